@@ -7,7 +7,7 @@ so that it may be fixed before the next choice.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
@@ -43,13 +43,18 @@ TOTAL_SHARE = 0.01
 """Part of ρ spent on the number of rows before anything else."""
 
 
-def one_way_precisions(workload: Workload, rho: float) -> Array:
+FIRST_PART = 0.25
+"""Part of the budget of single columns that is spent before it is known how smooth they are."""
+
+
+def one_way_precisions(workload: Workload, rho: float, codes: Sequence[float] = ()) -> Array:
     """Return the precision (1 / rows²) of each attribute's marginal that costs ``rho`` in all.
 
     A variance σ_i² ∝ (w_i n_i)^(−2/3) minimises the summed L1 error Σ w_i n_i σ_i of noisy
-    marginals that cost Σ 1/(2σ_i²), with w_i as for :attr:`Workload.column_weights`.
+    marginals that cost Σ 1/(2σ_i²), with w_i as for :attr:`Workload.column_weights`. n_i are
+    ``codes``, the effective ones if columns are smoothed; by default, all.
     """
-    weight = (workload.column_weights * workload.domain.sizes) ** (2 / 3)
+    weight = (workload.column_weights * (codes or workload.domain.sizes)) ** (2 / 3)
     return 2 * rho * weight / math.fsum(weight)
 
 
@@ -60,7 +65,11 @@ def assumed_shares(domain: Domain) -> tuple[Array, ...]:
 
 
 def initial_share(
-    workload: Workload, candidates: Sequence[Clique], rho: float, total: float
+    workload: Workload,
+    candidates: Sequence[Clique],
+    rho: float,
+    total: float,
+    codes: Sequence[float] = (),
 ) -> float:
     """Return the share of the budget for the one-way marginals, from public and released values.
 
@@ -77,13 +86,14 @@ def initial_share(
         candidates: its marginals.
         rho: of the whole run.
         total: the noisy number of rows.
+        codes: as for :func:`one_way_precisions`.
     """
     several = [clique for clique in candidates if len(clique) > 1]
     if not several:
         return 0.9
     domain = workload.domain
-    noise_std = 1 / np.sqrt(one_way_precisions(workload, rho))
-    single = math.sqrt(2 / math.pi) * noise_std * np.array(domain.sizes) / max(total, 1.0)
+    noise_std = 1 / np.sqrt(one_way_precisions(workload, rho, codes))
+    single = math.sqrt(2 / math.pi) * noise_std * (codes or domain.sizes) / max(total, 1.0)
     columns = math.fsum(map(len, several)) / len(several)
     a = columns * float(np.average(single, weights=workload.column_weights))
     b = min(mean_error(assumed_shares(domain), total, several, rho), DEPENDENCE / 2)
@@ -95,12 +105,13 @@ def one_way_plan(
     rho: float,
     strategies: Strategies = CELLS_ALONE,
     replaced: bool = False,
+    codes: Sequence[float] = (),
 ) -> dict[Clique, float]:
     """Return the precision (1 / rows²) of each single column; costs as :func:`measurement_cost`.
 
     A column with a strategy gets the ρ that it would get for its cells.
     """
-    domain, precision = workload.domain, one_way_precisions(workload, rho)
+    domain, precision = workload.domain, one_way_precisions(workload, rho, codes)
     total_precision = math.fsum(x / n for x, n in zip(precision, domain.sizes))
     cost = measurement_cost(domain, ()) * total_precision
     costs = (
@@ -244,19 +255,41 @@ class LoopBudget:
         """Return the precision with which to measure the number of rows."""
         return {(): 2 * (self.rho * TOTAL_SHARE) / estimates.cost(())}
 
-    def for_columns(self, workload: Workload, estimates: Estimates) -> dict[Clique, float]:
-        """Return the precisions with which to measure the columns, and set aside what they cost."""
+    def for_columns(
+        self, workload: Workload, estimates: Estimates
+    ) -> Iterator[dict[Clique, float]]:
+        """Yield the precisions with which to measure the columns, and set aside what they cost.
+
+        Columns that can be smooth are measured in two steps. The second one adds what they lack by
+        the codes that are effective after the first one.
+        """
+        spent, held = 0.0, dict[Clique, float]()
+        for part in (FIRST_PART, 1.0) if estimates.smooth_columns else (1.0,):
+            codes = estimates.effective_codes() if held else ()
+            # The ledger rounds every charge up by less than a unit.
+            rounding = (1 + bool(held)) * (len(workload.domain) + 2) / UNITS_PER_RHO
+            columns = self._columns_rho(workload, estimates.model.total, codes) - rounding
+            strategies, replaced = estimates.strategies, estimates.replaced
+            plan = one_way_plan(workload, part * columns, strategies, replaced, codes)
+            lacking = {tau: x - held.get(tau, 0.0) for tau, x in plan.items()}
+            lacking = {tau: x for tau, x in lacking.items() if x > 0}
+            cost = math.fsum(estimates.cost(tau) * x / 2 for tau, x in lacking.items())
+            scale = min((part * columns - spent) / max(cost, 1e-300), 1.0) if held else 1.0
+            if scale <= 0:
+                return
+            held, spent = {tau: scale * x for tau, x in lacking.items()}, spent + scale * cost
+            self.initial = self.rho * TOTAL_SHARE + spent
+            self.left = (self.rho - self.initial - rounding) * (1 - SAFETY)
+            yield held
+
+    def _columns_rho(self, workload: Workload, total: float, codes: Sequence[float]) -> float:
+        """Return ρ of the columns, given their effective codes."""
         candidates = measurable_cliques(workload)
         share = self.settings.initial_share or initial_share(
-            workload, candidates, self.rho, estimates.model.total
+            workload, candidates, self.rho, total, codes
         )
-        # The ledger rounds every charge up by less than a unit.
-        rounding = (len(workload.domain) + 2) / UNITS_PER_RHO
-        self.initial = self.rho * (max(share, 2 * TOTAL_SHARE) if candidates else 1.0)
-        self.initial = self.initial * (1 - SAFETY) - rounding
-        self.left = (self.rho - self.initial - rounding) * (1 - SAFETY)
-        columns_rho = self.initial - self.rho * TOTAL_SHARE
-        return one_way_plan(workload, columns_rho, estimates.strategies, estimates.replaced)
+        share = max(share, 2 * TOTAL_SHARE) if candidates else 1.0
+        return self.rho * (share * (1 - SAFETY) - TOTAL_SHARE)
 
     def pay(self, rho: float, measurements: int) -> None:
         """Subtract the cost of measurements that no selection preceded."""

@@ -7,18 +7,33 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import cached_property
 
 import numpy as np
 
 from adaptive_qs.cliques import Array
 from adaptive_qs.domain import Clique, Domain
-from adaptive_qs.generate.targets import positive_shares, project_to_simplex, single_targets
+from adaptive_qs.generate.targets import (
+    effective_codes,
+    make_target,
+    positive_shares,
+    project_to_simplex,
+    single_target,
+    single_targets,
+)
 from adaptive_qs.loop.expected import LEAST_ERROR
 from adaptive_qs.privacy.counts import Measurement, PrivateTable
 from adaptive_qs.privacy.events import Purpose
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.privacy.query import Centering, Identity, IntegerMap, LinearQuery
-from adaptive_qs.residual import ReferenceModel, centered, privacy_cost, uniform_reference
+from adaptive_qs.residual import (
+    ReferenceModel,
+    ResidualEstimate,
+    centered,
+    decompose,
+    privacy_cost,
+    uniform_reference,
+)
 from adaptive_qs.strategy.integer import ColumnStrategy, noise_by_attribute
 
 # Scaled form of a residual: release Ξv + discrete Gaussian of variance σ²n², divide by n, where v
@@ -62,6 +77,8 @@ def is_scaled(domain: Domain, residual: Clique) -> bool:
 Strategies = Mapping[int, ColumnStrategy]
 """How single columns are measured, by attribute; the others by their cells."""
 CELLS_ALONE: Strategies = {}
+SMOOTH_CODES = 8
+"""Ordered columns with more codes can be smooth."""
 
 
 def measurement_cost(
@@ -132,6 +149,36 @@ class Estimates:
         """Return p_τ; see :func:`measurement_cost`."""
         return measurement_cost(self.model.domain, residual, self.strategies, self.replaced)
 
+    @property
+    def raw(self) -> Estimates:
+        """What is released: the same without smoothing."""
+        return self
+
+    @cached_property
+    def smooth_columns(self) -> tuple[int, ...]:
+        """Attributes whose noise can be smoothed along their codes, by public sizes."""
+        every = enumerate(self.model.domain.attributes)
+        ordered = (i for i, one in every if one.ordered and one.size > SMOOTH_CODES)
+        return tuple(i for i in ordered if i not in self.strategies)
+
+    def effective_codes(self) -> list[float]:
+        """Return how many codes of each column are worth as much error as its smoothed counts."""
+        codes: list[float] = [*self.model.domain.sizes]
+        for i in self.smooth_columns:
+            target = make_target(self.model, (i,))
+            beyond = self.model.domain.attributes[i].beyond
+            noisy = self.model.marginal((i,))
+            codes[i] = effective_codes(noisy, target.noise_std, self.total, beyond)
+        return codes
+
+    def noise_variance(self, residual: Clique, precision: float) -> float:
+        """Return the noise variance (rows²) with which a residual is measured for a precision."""
+        return 1 / precision
+
+    def add(self, residual: Clique, values: Array, noise_variance: float) -> None:
+        """Average in a measurement of a residual (rows)."""
+        self.model.update(residual, values, 1 / noise_variance)
+
     def moved(self, clique: Clique, before: Array) -> float:
         """Return by how much (L1, rows) a marginal differs from an earlier estimate of it."""
         return projected_distance(self.model.marginal(clique), before, self.model.total)
@@ -162,6 +209,63 @@ class Estimates:
             residual: _estimate(domain, residual, noisy, _find_strategy(residual, self.strategies))
             for residual, noisy in zip(noise_variances, mechanisms.measure(measurements))
         }
+
+
+@dataclass(frozen=True)
+class SmoothedEstimates(Estimates):
+    """Estimates that candidates are compared with, of which ordered columns are smoothed.
+
+    A column has as much noise as smoothing leaves. Its precision is higher and costs less.
+
+    Attributes:
+        unsmoothed: the same without smoothing; measurements are added to both.
+        left: the part of the noise variance that smoothing leaves, by single column.
+    """
+
+    unsmoothed: Estimates = field(kw_only=True)
+    left: Mapping[Clique, float] = field(kw_only=True)
+
+    @property
+    def raw(self) -> Estimates:
+        """The estimates without smoothing."""
+        return self.unsmoothed
+
+    @classmethod
+    def of(cls, raw: Estimates) -> SmoothedEstimates:
+        """Return estimates with smoothed columns."""
+        codes, model = raw.effective_codes(), raw.model
+        left: dict[Clique, float] = {}
+        left |= {(i,): (codes[i] / model.domain.sizes[i]) ** 2 for i in raw.smooth_columns}
+        smoothed = {
+            tau: ResidualEstimate(_smoothed(raw, tau), model.precision(tau) / part)
+            for tau, part in left.items()
+        }
+        estimates = {**model.estimates, **smoothed}
+        again = ReferenceModel(model.domain, model.reference, estimates, model.column_noise)
+        return cls(again, raw.strategies, raw.replaced, unsmoothed=raw, left=left)
+
+    def cost(self, residual: Clique) -> float:
+        """Return p_τ of the precision after smoothing."""
+        return super().cost(residual) * self.left.get(residual, 1.0)
+
+    def noise_variance(self, residual: Clique, precision: float) -> float:
+        """Return the noise variance (rows²) that has this precision after smoothing."""
+        return 1 / (precision * self.left.get(residual, 1.0))
+
+    def add(self, residual: Clique, values: Array, noise_variance: float) -> None:
+        """Average in a measurement (rows), and smooth the mean of a column."""
+        self.raw.add(residual, values, noise_variance)
+        precision = 1 / (noise_variance * self.left.get(residual, 1.0))
+        if residual in self.left:  # what it takes for the mean of old and new values
+            held = self.model.estimates[residual]
+            mean = _smoothed(self.raw, residual)
+            values = mean + held.precision / precision * (mean - held.values)
+        self.model.update(residual, values, precision)
+
+
+def _smoothed(raw: Estimates, column: Clique) -> Array:
+    """Return the residual of a column with smoothed counts (rows)."""
+    return decompose(single_target(raw.model, column[0]).counts, column, column)
 
 
 def _find_strategy(residual: Clique, strategies: Strategies) -> ColumnStrategy | None:

@@ -234,7 +234,8 @@ class Profile:
     def draft_integers(self, points: Floats, weights: Floats) -> tuple[dict[str, Any], str]:
         """Return the range and bins of integers as keys of a schema, and a note."""
         low, high = int(points[0]), int(points[-1])
-        most, codes = bins.bins_for(self.filled), bins.codes_for(self.filled)
+        most = bins.bins_for(self.filled)
+        codes = most * 3 // 2  # fewer bins would hardly save codes
         if high - low < codes:
             return {"min": low, "max": high}, ""
         note = ""
@@ -257,8 +258,8 @@ class Profile:
         grid = bins.Grid(places if exact else None)
         if exact and not self.too_many:  # else some of the numbers are merged with others
             grid = bins.find_grid(points, places)
-        most = bins.bins_for(self.filled), bins.codes_for(self.filled)
-        edges = bins.propose_edges(points, weights, grid, *most)
+        most = bins.bins_for(self.filled)
+        edges = bins.propose_edges(points, weights, grid, most, most * 3 // 2)
         ascending = len(edges) > 1 and all(a < b for a, b in pairwise(edges))
         if not (ascending and -np.inf < edges[0] <= low and high <= edges[-1] < np.inf):
             return None
