@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from adaptive_qs.arguments import check_choice
 from adaptive_qs.cliques import Array, downward_closure, maximal_cliques
-from adaptive_qs.domain import Clique, Domain, subsets
+from adaptive_qs.domain import Clique, subsets
 from adaptive_qs.loop import LEVELS
 from adaptive_qs.loop.candidates import (
     FALL,
@@ -28,9 +28,9 @@ from adaptive_qs.loop.candidates import (
     measurable_cliques,
     with_levels,
 )
-from adaptive_qs.loop.estimates import CELLS_ALONE, Estimates, Strategies, measurement_cost
+from adaptive_qs.loop.estimates import Estimates
 from adaptive_qs.loop.expected import DEPENDENCE, CellSizeHistogram, ErrorCurves, mean_error
-from adaptive_qs.loop.planner import ConditionalPlanner
+from adaptive_qs.loop.planner import ConditionalPlanner, initial_share, one_way_plan
 from adaptive_qs.privacy.accounting import choice_cost
 from adaptive_qs.privacy.events import UNITS_PER_RHO
 from adaptive_qs.residual import ReferenceModel
@@ -45,89 +45,6 @@ TOTAL_SHARE = 0.01
 
 FIRST_PART = 0.25
 """Part of the budget of single columns that is spent before it is known how smooth they are."""
-
-
-def one_way_precisions(workload: Workload, rho: float, codes: Sequence[float] = ()) -> Array:
-    """Return the precision (1 / rows²) of each attribute's marginal that costs ``rho`` in all.
-
-    A variance σ_i² ∝ (w_i n_i)^(−2/3) minimises the summed L1 error Σ w_i n_i σ_i of noisy
-    marginals that cost Σ 1/(2σ_i²), with w_i as for :attr:`Workload.column_weights`. n_i are
-    ``codes``, the effective ones if columns are smoothed; by default, all.
-    """
-    weight = (workload.column_weights * (codes or workload.domain.sizes)) ** (2 / 3)
-    return 2 * rho * weight / math.fsum(weight)
-
-
-def assumed_shares(domain: Domain) -> tuple[Array, ...]:
-    """Return shares by Zipf's law, before any count: codes as frequent as 1, 1/2, 1/3, ..."""
-    zipf = (1 / np.arange(1.0, size + 1) for size in domain.sizes)
-    return tuple(weights / weights.sum() for weights in zipf)
-
-
-def initial_share(
-    workload: Workload,
-    candidates: Sequence[Clique],
-    rho: float,
-    total: float,
-    codes: Sequence[float] = (),
-) -> float:
-    """Return the share of the budget for the one-way marginals, from public and released values.
-
-    A combination is off by a/√s + b/√(1 − s) if single columns get the part s of the budget: a and
-    b are the mean L1 errors (share of the rows) that the columns of a combination, as the workload
-    weighs them, and what it adds to them, would have for all of the budget, divided evenly among
-    combinations. That is least
-    where s / (1 − s) = (a/b)^(2/3). Only combinations are measured that are left with less than
-    ``DEPENDENCE``, so b is at most half of it, the mean if they are left with anything up to it.
-    The share is kept between 0.1 and 0.9.
-
-    Args:
-        workload: what matters.
-        candidates: its marginals.
-        rho: of the whole run.
-        total: the noisy number of rows.
-        codes: as for :func:`one_way_precisions`.
-    """
-    several = [clique for clique in candidates if len(clique) > 1]
-    if not several:
-        return 0.9
-    domain = workload.domain
-    noise_std = 1 / np.sqrt(one_way_precisions(workload, rho, codes))
-    single = math.sqrt(2 / math.pi) * noise_std * (codes or domain.sizes) / max(total, 1.0)
-    columns = math.fsum(map(len, several)) / len(several)
-    a = columns * float(np.average(single, weights=workload.column_weights))
-    b = min(mean_error(assumed_shares(domain), total, several, rho), DEPENDENCE / 2)
-    return float(np.clip(a ** (2 / 3) / (a ** (2 / 3) + b ** (2 / 3)), 0.1, 0.9))
-
-
-def one_way_plan(
-    workload: Workload,
-    rho: float,
-    strategies: Strategies = CELLS_ALONE,
-    replaced: bool = False,
-    codes: Sequence[float] = (),
-) -> dict[Clique, float]:
-    """Return the precision (1 / rows²) of each single column; costs as :func:`measurement_cost`.
-
-    A column with a strategy gets the ρ that it would get for its cells.
-    """
-    domain, precision = workload.domain, one_way_precisions(workload, rho, codes)
-    total_precision = math.fsum(x / n for x, n in zip(precision, domain.sizes))
-    cost = measurement_cost(domain, ()) * total_precision
-    costs = (
-        measurement_cost(domain, (i,), replaced=replaced)
-        for i, n in enumerate(domain.sizes)
-        if n > 1
-    )
-    several = (x for x, n in zip(precision, domain.sizes) if n > 1)
-    cost += math.fsum(p * x for p, x in zip(costs, several))
-    unit = 2 * rho / cost
-    precisions: dict[Clique, float] = {(): unit * total_precision}
-    precisions |= {(i,): unit * float(precision[i]) for i, n in enumerate(domain.sizes) if n > 1}
-    for i in strategies:
-        by_cells = measurement_cost(domain, (i,), replaced=replaced)
-        precisions[i,] *= by_cells / measurement_cost(domain, (i,), strategies, replaced)
-    return precisions
 
 
 MOST_SELECTING = 0.2

@@ -122,11 +122,17 @@ class Estimates:
         model: estimates of every marginal (Recon, with the product reference).
         strategies: how single columns are measured, by attribute; the others by their cells.
         replaced: whether neighbours have a row in another's place.
+        left: the part of the noise variance that smoothing leaves, by single column, if the
+            estimates of columns are smoothed. Their precision is higher then, and costs less.
+        unsmoothed: the same without smoothing, which is what is released. Measurements are added
+            to both.
     """
 
     model: ReferenceModel
     strategies: Strategies = field(default_factory=dict)
     replaced: bool = False
+    left: Mapping[Clique, float] = field(default_factory=dict)
+    unsmoothed: Estimates | None = None
 
     @classmethod
     def uniform(cls, domain: Domain, strategies: Strategies, replaced: bool) -> Estimates:
@@ -147,12 +153,8 @@ class Estimates:
 
     def cost(self, residual: Clique) -> float:
         """Return p_τ; see :func:`measurement_cost`."""
-        return measurement_cost(self.model.domain, residual, self.strategies, self.replaced)
-
-    @property
-    def raw(self) -> Estimates:
-        """What is released: the same without smoothing."""
-        return self
+        cost = measurement_cost(self.model.domain, residual, self.strategies, self.replaced)
+        return cost * self.left.get(residual, 1.0)
 
     @cached_property
     def smooth_columns(self) -> tuple[int, ...]:
@@ -164,20 +166,43 @@ class Estimates:
     def effective_codes(self) -> list[float]:
         """Return how many codes of each column are worth as much error as its smoothed counts."""
         codes: list[float] = [*self.model.domain.sizes]
+        known: dict[tuple[bytes, float, int], float] = {}  # of columns that are equal
         for i in self.smooth_columns:
-            target = make_target(self.model, (i,))
-            beyond = self.model.domain.attributes[i].beyond
-            noisy = self.model.marginal((i,))
-            codes[i] = effective_codes(noisy, target.noise_std, self.total, beyond)
+            std = make_target(self.model, (i,)).noise_std
+            beyond, noisy = self.model.domain.attributes[i].beyond, self.model.marginal((i,))
+            same = noisy.tobytes(), std, beyond
+            if same not in known:
+                known[same] = effective_codes(noisy, std, self.total, beyond)
+            codes[i] = known[same]
         return codes
 
+    def smoothed(self) -> Estimates:
+        """Return the same with smoothed columns."""
+        codes, model = self.effective_codes(), self.model
+        left: dict[Clique, float] = {}
+        left |= {(i,): (codes[i] / model.domain.sizes[i]) ** 2 for i in self.smooth_columns}
+        found = {
+            tau: ResidualEstimate(_smoothed(model, tau), model.precision(tau) / part)
+            for tau, part in left.items()
+        }
+        estimates = {**model.estimates, **found}
+        again = ReferenceModel(model.domain, model.reference, estimates, model.column_noise)
+        return replace(self, model=again, left=left, unsmoothed=self)
+
     def noise_variance(self, residual: Clique, precision: float) -> float:
-        """Return the noise variance (rows²) with which a residual is measured for a precision."""
-        return 1 / precision
+        """Return the noise variance (rows²) with which to measure for this precision."""
+        return 1 / (precision * self.left.get(residual, 1.0))
 
     def add(self, residual: Clique, values: Array, noise_variance: float) -> None:
-        """Average in a measurement of a residual (rows)."""
-        self.model.update(residual, values, 1 / noise_variance)
+        """Average in a measurement (rows), and smooth the mean if columns are smoothed."""
+        precision = 1 / (noise_variance * self.left.get(residual, 1.0))
+        if self.unsmoothed is not None:
+            self.unsmoothed.add(residual, values, noise_variance)
+            if residual in self.left:  # the values whose average with those held is smooth
+                held = self.model.estimates[residual]
+                mean = _smoothed(self.unsmoothed.model, residual)
+                values = mean + held.precision / precision * (mean - held.values)
+        self.model.update(residual, values, precision)
 
     def moved(self, clique: Clique, before: Array) -> float:
         """Return by how much (L1, rows) a marginal differs from an earlier estimate of it."""
@@ -211,61 +236,9 @@ class Estimates:
         }
 
 
-@dataclass(frozen=True)
-class SmoothedEstimates(Estimates):
-    """Estimates that candidates are compared with, of which ordered columns are smoothed.
-
-    A column has as much noise as smoothing leaves. Its precision is higher and costs less.
-
-    Attributes:
-        unsmoothed: the same without smoothing; measurements are added to both.
-        left: the part of the noise variance that smoothing leaves, by single column.
-    """
-
-    unsmoothed: Estimates = field(kw_only=True)
-    left: Mapping[Clique, float] = field(kw_only=True)
-
-    @property
-    def raw(self) -> Estimates:
-        """The estimates without smoothing."""
-        return self.unsmoothed
-
-    @classmethod
-    def of(cls, raw: Estimates) -> SmoothedEstimates:
-        """Return estimates with smoothed columns."""
-        codes, model = raw.effective_codes(), raw.model
-        left: dict[Clique, float] = {}
-        left |= {(i,): (codes[i] / model.domain.sizes[i]) ** 2 for i in raw.smooth_columns}
-        smoothed = {
-            tau: ResidualEstimate(_smoothed(raw, tau), model.precision(tau) / part)
-            for tau, part in left.items()
-        }
-        estimates = {**model.estimates, **smoothed}
-        again = ReferenceModel(model.domain, model.reference, estimates, model.column_noise)
-        return cls(again, raw.strategies, raw.replaced, unsmoothed=raw, left=left)
-
-    def cost(self, residual: Clique) -> float:
-        """Return p_τ of the precision after smoothing."""
-        return super().cost(residual) * self.left.get(residual, 1.0)
-
-    def noise_variance(self, residual: Clique, precision: float) -> float:
-        """Return the noise variance (rows²) that has this precision after smoothing."""
-        return 1 / (precision * self.left.get(residual, 1.0))
-
-    def add(self, residual: Clique, values: Array, noise_variance: float) -> None:
-        """Average in a measurement (rows), and smooth the mean of a column."""
-        self.raw.add(residual, values, noise_variance)
-        precision = 1 / (noise_variance * self.left.get(residual, 1.0))
-        if residual in self.left:  # what it takes for the mean of old and new values
-            held = self.model.estimates[residual]
-            mean = _smoothed(self.raw, residual)
-            values = mean + held.precision / precision * (mean - held.values)
-        self.model.update(residual, values, precision)
-
-
-def _smoothed(raw: Estimates, column: Clique) -> Array:
+def _smoothed(model: ReferenceModel, column: Clique) -> Array:
     """Return the residual of a column with smoothed counts (rows)."""
-    return decompose(single_target(raw.model, column[0]).counts, column, column)
+    return decompose(single_target(model, column[0]).counts, column, column)
 
 
 def _find_strategy(residual: Clique, strategies: Strategies) -> ColumnStrategy | None:

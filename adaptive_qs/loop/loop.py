@@ -28,7 +28,6 @@ from adaptive_qs.loop.candidates import (
 from adaptive_qs.loop.estimates import (
     CELLS_ALONE,
     Estimates,
-    SmoothedEstimates,
     Strategies,
     compared_with,
     product_reference,
@@ -126,7 +125,8 @@ def run_loop(
             for past in choose_rounds(world, every, budget, opening.precisions):
                 rounds.append(past)
                 on_round(past, budget.spent_share)
-            estimates = selecting.raw.with_reference(estimates.model.reference)
+            measured = selecting.unsmoothed or selecting
+            estimates = measured.with_reference(estimates.model.reference)
     return LoopResult(estimates.model, tuple(rounds), budget.initial, strategies)
 
 
@@ -277,7 +277,7 @@ def for_selection(
     if settings.levels == "auto" and not opened:
         domain = with_levels(domain, model, candidates, error)
     found = estimates.with_reference(compared_with(model.reference, error), domain)
-    return SmoothedEstimates.of(found) if found.smooth_columns else found
+    return found.smoothed() if found.smooth_columns else found
 
 
 def measure_opening(

@@ -16,11 +16,12 @@ from scipy.optimize import minimize
 
 from adaptive_qs.audit.replay import AuditReport, Diverged, Run, compare
 from adaptive_qs.errors import BudgetExceeded
-from adaptive_qs.loop.budget import LoopBudget, LoopSettings, initial_share, one_way_precisions
+from adaptive_qs.loop.budget import LoopBudget, LoopSettings
 from adaptive_qs.loop.candidates import FALL, measurable_cliques
 from adaptive_qs.loop.estimates import MOST_UNIFORM, compared_with
 from adaptive_qs.loop.expected import DEPENDENCE, LEAST_ERROR, CellSizeHistogram
 from adaptive_qs.loop.loop import choose_rounds, run_loop
+from adaptive_qs.loop.planner import initial_share, one_way_precisions
 from adaptive_qs.privacy.budget import Budget
 from adaptive_qs.privacy.events import GaussianEvent, SelectionEvent, Transcript
 from adaptive_qs.privacy.mechanisms import Mechanisms
