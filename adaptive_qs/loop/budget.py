@@ -180,33 +180,29 @@ class LoopBudget:
         Columns that can be smooth are measured in two steps. The second one adds what they lack by
         the codes that are effective after the first one.
         """
-        spent, held = 0.0, dict[Clique, float]()
+        candidates, held = measurable_cliques(workload), dict[Clique, float]()
+        strategies, replaced = estimates.strategies, estimates.replaced
         for part in (FIRST_PART, 1.0) if estimates.smooth_columns else (1.0,):
             codes = estimates.effective_codes() if held else ()
+            share = self.settings.initial_share or initial_share(
+                workload, candidates, self.rho, estimates.model.total, codes
+            )
             # The ledger rounds every charge up by less than a unit.
             rounding = (1 + bool(held)) * (len(workload.domain) + 2) / UNITS_PER_RHO
-            columns = self._columns_rho(workload, estimates.model.total, codes) - rounding
-            strategies, replaced = estimates.strategies, estimates.replaced
-            plan = one_way_plan(workload, part * columns, strategies, replaced, codes)
-            lacking = {tau: x - held.get(tau, 0.0) for tau, x in plan.items()}
-            lacking = {tau: x for tau, x in lacking.items() if x > 0}
-            cost = math.fsum(estimates.cost(tau) * x / 2 for tau, x in lacking.items())
-            scale = min((part * columns - spent) / max(cost, 1e-300), 1.0) if held else 1.0
-            if scale <= 0:
-                return
-            held, spent = {tau: scale * x for tau, x in lacking.items()}, spent + scale * cost
-            self.initial = self.rho * TOTAL_SHARE + spent
+            initial = self.rho * (max(share, 2 * TOTAL_SHARE) if candidates else 1.0)
+            initial = initial * (1 - SAFETY) - rounding
+            columns_rho = initial - self.rho * TOTAL_SHARE
+            plan = one_way_plan(workload, part * columns_rho, strategies, replaced, codes)
+            if held:
+                spare = initial - self.initial
+                plan = {tau: max(x - held[tau], 0.0) for tau, x in plan.items()}
+                cost = math.fsum(estimates.cost(tau) * x / 2 for tau, x in plan.items())
+                if spare <= 0 or cost <= 0:
+                    return
+                plan = {tau: x * min(spare / cost, 1.0) for tau, x in plan.items() if x > 0}
+            held, self.initial = plan, initial - (1 - part) * columns_rho
             self.left = (self.rho - self.initial - rounding) * (1 - SAFETY)
-            yield held
-
-    def _columns_rho(self, workload: Workload, total: float, codes: Sequence[float]) -> float:
-        """Return ρ of the columns, given their effective codes."""
-        candidates = measurable_cliques(workload)
-        share = self.settings.initial_share or initial_share(
-            workload, candidates, self.rho, total, codes
-        )
-        share = max(share, 2 * TOTAL_SHARE) if candidates else 1.0
-        return self.rho * (share * (1 - SAFETY) - TOTAL_SHARE)
+            yield plan
 
     def pay(self, rho: float, measurements: int) -> None:
         """Subtract the cost of measurements that no selection preceded."""

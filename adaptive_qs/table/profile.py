@@ -291,7 +291,7 @@ class Profile:
         if not years and (reason := self.explain_identifier(name)):
             return None, reason
         most = bins.bins_for(self.filled)
-        codes = most * 3 // 2  # fewer bins would hardly save codes
+        codes = 2 * most  # fewer bins would hardly save codes
         content: dict[str, Any] = {"min": low, "max": high, **clip}
         if high - low < codes:
             return content | self.written, note
@@ -323,7 +323,7 @@ class Profile:
         if exact and not self.too_many:  # else some of the numbers are merged with others
             grid = bins.find_grid(points, places)
         most = bins.bins_for(self.filled)
-        edges = bins.propose_edges(points, weights, grid, most, most * 3 // 2)
+        edges = bins.propose_edges(points, weights, grid, most, 2 * most)
         ascending = len(edges) > 1 and all(a < b for a, b in pairwise(edges))
         if not (ascending and -np.inf < edges[0] <= low and high <= edges[-1] < np.inf):
             return None, "numbers too large to bin: write the column by hand"

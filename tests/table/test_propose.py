@@ -78,12 +78,12 @@ def test_the_code_that_ends_a_scale_gets_a_bin_of_its_own(tmp_path, end, part, o
 
 @pytest.mark.parametrize("rows", [30, 300, 3_000, 30_000])
 def test_no_column_gets_more_bins_than_its_rows_allow(tmp_path, rows):
-    """Values that keep a code each may be half as many again; one more of them, and there are
+    """Values that keep a code each may be twice as many; one more of them, and there are
     bins."""
     rng = np.random.default_rng(rows)
     amount = np.round(rng.lognormal(7, 2, rows), 2)
     values = np.arange(rows)
-    codes = bins_for(rows) * 3 // 2
+    codes = 2 * bins_for(rows)
     binned = {
         "normal": rng.normal(size=rows),
         "heavy": amount,
