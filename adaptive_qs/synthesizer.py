@@ -85,7 +85,7 @@ class Synthesizer(Estimator, SynthesizeOptions):
         """
         from adaptive_qs.privacy.budget import warn_all
         from adaptive_qs.run.tables import check_tables, synthesize
-        from adaptive_qs.table.schema import resolve_about
+        from adaptive_qs.table.about import resolve_about
         from adaptive_qs.table.tables import TableSet
         from adaptive_qs.table.write import find_kind
 

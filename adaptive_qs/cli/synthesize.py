@@ -321,7 +321,7 @@ def _check(schema: TableSet, path: Path, options: Options) -> CheckedRun[Tables]
     from adaptive_qs.release.release import check_rows
     from adaptive_qs.run.memory import check_table_rows
     from adaptive_qs.run.tables import check_tables
-    from adaptive_qs.table.schema import resolve_about
+    from adaptive_qs.table.about import resolve_about
 
     if options.about is not None:
         schema = schema.with_about(*resolve_about(options.about))
