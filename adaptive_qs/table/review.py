@@ -18,7 +18,7 @@ from adaptive_qs.table.spellings import split_name, swapped
 QUESTIONS: dict[Topic, str] = {
     "publish": "May every column be published? Name those that must come back empty.",
     "person": "Can a person have several rows, found by a column? Name it (- for none).",
-    "missing": "Do these cells mean that there is no value? Name the columns where they do.",
+    "missing": "Do these cells mean that there is no value? Name the columns where they are values.",
     "values": "May these lists of values be known? Name the columns to learn with noise instead.",
     "limits": "May these limits be known? Name columns with public ones: age=0..120.",
     "order": "Do these values have an order? Name the columns without one.",
@@ -164,7 +164,7 @@ def describe_open(schema: Schema) -> Sequence[tuple[str, str]]:
     """Return each open question, by its topic, with what it is about."""
     topics = open_topics(schema)
     return [
-        (topic, f"{QUESTIONS[topic]} {join_first(topics[topic], 6)}".strip())
+        (topic, ": ".join(filter(None, (join_first(topics[topic], 6), QUESTIONS[topic]))))
         for topic in QUESTIONS
         if topic in topics
     ]
