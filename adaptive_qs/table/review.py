@@ -18,7 +18,7 @@ from adaptive_qs.table.spellings import split_name, swapped
 QUESTIONS: dict[Topic, str] = {
     "publish": "May every column be published? Name those that must come back empty.",
     "person": "Can a person have several rows, found by a column? Name it (- for none).",
-    "missing": "Do these cells mean that there is no value? Name the columns where they are values.",
+    "missing": "Do these cells mean a missing value? Name the columns where they are values.",
     "values": "May these lists of values be known? Name the columns to learn with noise instead.",
     "limits": "May these limits be known? Name columns with public ones: age=0..120.",
     "order": "Do these values have an order? Name the columns without one.",
