@@ -33,6 +33,9 @@ class InitOptions(ForceOptions):
 
     out: Annotated[Path | None, Option("Schema file.", "FILE", OUTPUT, "print")] = None
     ask: Annotated[bool, Option("Ask the open questions one by one.", "", OUTPUT)] = False
+    dictionary: Annotated[Path | None, Option(
+        "Data dictionary: JSON, or CSV or Excel with columns name, code and label.", "FILE"
+    )] = None  # fmt: skip
 
 
 @dataclass(kw_only=True)
@@ -55,6 +58,7 @@ def init(
     one table at a time: put these schemas under "tables", and add "keys".
     """
     from adaptive_qs.evaluation.finding import proposed_rules
+    from adaptive_qs.table.dictionary import read_dictionary
     from adaptive_qs.table.propose import group_reasons, propose
 
     out = options.out
@@ -65,8 +69,9 @@ def init(
         check_file(out, options.force)
     elif options.ask:
         raise InputError("--ask needs --out, the schema file that gets the answers.")
+    known = None if options.dictionary is None else read_dictionary(options.dictionary)
     with io.readable(data) as table:
-        proposal = propose(table)
+        proposal = propose(table, known)
         rules = proposed_rules(table, proposal.schema)
     for reason in group_reasons(proposal.left_out):
         io.warn(f"not measured: {reason}")

@@ -14,7 +14,8 @@ from adaptive_qs.errors import DataError, SchemaError
 from adaptive_qs.pages.words import join_first
 from adaptive_qs.table.cells import redacted
 from adaptive_qs.table.columns import COLUMN_TYPES
-from adaptive_qs.table.columns.base import Draft
+from adaptive_qs.table.columns.base import ColumnBase, Draft, Topic
+from adaptive_qs.table.dictionary import Entry
 from adaptive_qs.table.generated import key_pattern
 from adaptive_qs.table.profile import INFINITE, Profile
 from adaptive_qs.table.read import Source, check_alike, open_source
@@ -108,12 +109,12 @@ def group_reasons(said: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(f"{join_first(some, 10)} ({words})" for words, some in names.items())
 
 
-def propose(table: Any) -> Proposal:
+def propose(table: Any, dictionary: Mapping[str, Entry] | None = None) -> Proposal:
     """Return a schema that fits a table, for `schema init`.
 
     It reveals values and ranges of the data: it has open questions until its owner has answered
     them. Columns that look like identifiers or free text are not measured; they come back with new
-    keys or with empty cells.
+    keys or with empty cells. A public ``dictionary`` goes before what the rows show.
 
     Raises:
         DataError: If the table cannot be read, or has no header line, no rows, or no column that a
@@ -128,8 +129,14 @@ def propose(table: Any) -> Proposal:
     persons = [n for n, profile in profiles.items() if profile.identifies_persons(n)]
     columns, generated = [], []
     for place, (name, draft) in enumerate(drafts.items()):
-        about = {"name": name, "why": [draft.note] if draft.note else []}
+        about: dict[str, Any] = {"name": name, "why": [draft.note] if draft.note else []}
         about["open"] = [*draft.open, *(["person"] if name in persons else [])]
+        if (entry := (dictionary or {}).get(name)) and draft.content is not None:
+            if content := entry.describe(profiles[name], draft.content):
+                drafts[name] = draft = Draft(content)
+                about["why"] = [FROM_DICTIONARY]
+            elif entry.labels or entry.ends:
+                about["why"].append("the data dictionary lacks some of its values")
         if draft.content is not None:
             columns.append({**about, **draft.content})
         elif name:
@@ -154,7 +161,7 @@ def propose(table: Any) -> Proposal:
         marked = tuple(
             column.model_copy(
                 update={
-                    "open": (*column.open, *column.topics),
+                    "open": (*column.open, *_list_topics(column)),
                     "why": (*column.why, *_judge_limits(column, profiles[column.name])),
                 }
             )
@@ -164,12 +171,22 @@ def propose(table: Any) -> Proposal:
     raise DataError(f"{label}: a column name or value does not fit a schema: write one by hand")
 
 
+FROM_DICTIONARY = "from the data dictionary"
+
+
+def _list_topics(column: ColumnBase) -> list[Topic]:
+    """Return the questions about a column, without those that a dictionary answers."""
+    if FROM_DICTIONARY not in column.why:
+        return [*column.topics]
+    return [topic for topic in column.topics if topic == "limits"]
+
+
 EQUAL_LIMITS, WIDER_LIMITS = "limits that values of the rows have", "limits wider than the rows"
 
 
 def _judge_limits(column: Any, profile: Profile) -> tuple[str, ...]:
     """Return how the limits of a column were chosen."""
-    if "limits" not in column.topics:
+    if "limits" not in column.topics or FROM_DICTIONARY in column.why:
         return ()
     equal = column.kind != "numbers" or {profile.low, profile.high} & set(column.span)
     return (EQUAL_LIMITS if equal else WIDER_LIMITS,)
