@@ -363,8 +363,8 @@ def check_reviewed(schema: Schema, unreviewed_schema: bool) -> None:
     marks += [f"{rules:,} rule{'s' if rules > 1 else ''}"] if rules else []
     raise SchemaError(
         "The schema is still marked as taken from the data, which the privacy promise does not "
-        f"cover. Answer its open questions ({', '.join(marks)}) by adaptive-qs schema check "
-        "--ask. To use it unreviewed, set --unreviewed-schema (in Python unreviewed_schema=True)."
+        "cover. To use it unreviewed, set --unreviewed-schema (in Python unreviewed_schema=True). "
+        f"To answer its open questions ({', '.join(marks)}), run adaptive-qs schema check --ask."
     )
 
 
