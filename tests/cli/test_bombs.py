@@ -102,7 +102,7 @@ def understated(path):
         return bytes([*(part | 128 for part in sevens[:-1]), sevens[-1]])
 
     data, found = path.read_bytes(), pq.read_metadata(path).row_group(0)
-    for size in (found.column(0).total_uncompressed_size, found.total_byte_size):
+    for size in {found.column(0).total_uncompressed_size, found.total_byte_size}:
         length = -(-(2 * size).bit_length() // 7)
         assert written(size, length) in data
         data = data.replace(written(size, length), written(1_000, length))
