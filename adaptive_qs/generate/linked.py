@@ -34,6 +34,7 @@ from adaptive_qs.generate.rows import (
     shrink_to_measured,
     watch_list,
 )
+from adaptive_qs.generate.shape import find_shapes
 from adaptive_qs.generate.structure import CoarseDomain
 from adaptive_qs.generate.targets import denoise_model, make_target, single_targets
 from adaptive_qs.generate.zeros import Zeros, allowed_cells, clear_forbidden
@@ -144,7 +145,10 @@ def _fit(
     cliques = [c for c in outermost_cliques(domain, measured) if _is_wanted(c, given, domain)]
     combined = tuple(dict.fromkeys(map(domain.columns, cliques)))
     singles = [clear_forbidden(target, zeros, domain) for target in single_targets(residuals)]
-    apart = {*given, *(i for zero in zeros for i in zero.clique)}
+    denoised, tied = denoise_model(residuals, singles), {i for zero in zeros for i in zero.clique}
+    plain = [make_target(denoised, c, allowed_cells(zeros, domain, c)) for c in cliques]
+    shapes = find_shapes(domain, plain, singles, {*given, *tied})
+    apart = {*given, *tied, *domain.columns(tuple(shapes))}
     coarse = CoarseDomain(domain, cliques, [single.counts for single in singles], apart)
     size = min(choose_fit_rows(coarse.domain, combined, settings), len(rows))
     listed = watch_list(domain, workload, combined, size, settings)
@@ -152,16 +156,16 @@ def _fit(
 
     start = np.empty((size, len(domain)), dtype=np.int32)
     start[:, given] = chosen = rows[rng.permutation(len(rows))[:size]]
-    denoised, factor = denoise_model(residuals, singles), size / max(residuals.total, 1.0)
+    factor = size / max(residuals.total, 1.0)
     targets = []
-    for clique in cliques:
-        target = make_target(denoised, clique, allowed_cells(zeros, domain, clique))
+    for target in plain:
         target = coarse.target(target.scaled(factor))
         counts = as_given(target.counts, target.clique, given, chosen, coarse.domain)
         targets.append(replace(target, counts=counts))
     singles = [coarse.target(single.scaled(factor)) for single in singles]
+    held = coarse.shapes(shapes)
     chains = begin_chains(
-        targets, singles, coarse, zeros, start, seed, settings.fit, rng, workers, given
+        targets, singles, coarse, zeros, start, seed, settings.fit, rng, workers, given, held
     )
     own = [*targets, *(single for single in singles if single.clique[0] not in given)]
     fit = replace(settings.fit, early_rows=size)  # rows stay those of their given codes
