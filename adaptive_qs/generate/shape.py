@@ -25,6 +25,8 @@ from adaptive_qs.levels import Groups
 
 Shapes = Mapping[int, Array]
 """By level, the part that each group has in the logarithm of a code's weight: (codes, groups)."""
+LEAST_CODES = 4
+"""Smallest number of codes of a group, on average, inside which the order is followed."""
 CLEAR = 3.0
 """Standard deviations of the noise by which the order has to be nearer."""
 MOST_SHAPED = 256
@@ -42,13 +44,15 @@ def find_shapes(
         domain: the attributes.
         targets: measured marginals of several attributes, at their levels.
         singles: counts of each attribute's codes.
-        flat: attributes that are not shaped.
+        flat: attributes that are not shaped, besides those measured at their codes with others.
     """
-    found = {}
-    for level in sorted({i for target in targets for i in target.clique if i >= len(domain)}):
+    used, found = {i for target in targets for i in target.clique}, {}
+    flat = used.union(flat)
+    for level in sorted(i for i in used if i >= len(domain)):
         (i,) = domain.columns((level,))
         described, groups = domain.attributes[i], domain.groups(i, level)
-        if i in flat or not described.ordered or described.size > MOST_SHAPED:
+        unfit = described.size < LEAST_CODES * groups.sizes.size or described.size > MOST_SHAPED
+        if i in flat or not described.ordered or unfit:
             continue
         shape = interpolate(singles[i].counts, groups.of, described.beyond)
         if shape is not None:
@@ -122,7 +126,7 @@ def find_trust(over: Sequence[tuple[Target, int]], scaled: int) -> Array:
         change += np.bincount(pairs, (weighted * (shaped - flat)).sum(axis=1))
         noise += np.bincount(pairs, (weighted**2 * (target.noise_std**2 + flat)).sum(axis=1))
     part = np.clip(gain / np.maximum(change, 1e-9), 0.0, 1.0)
-    return merged.repeated(np.where(gain > CLEAR * np.sqrt(noise), part, 0.0), 0)
+    return np.where(gain > CLEAR * np.sqrt(noise), part, 0.0)[pairs]
 
 
 def spread(
@@ -184,16 +188,15 @@ def hold_singles(
     singles: Sequence[Target],
     shaped: Collection[int],
 ) -> None:
-    """Scale the marginals with shaped attributes to the single columns, in place."""
+    """Scale marginals to the single columns of their shaped attributes, in place."""
     for mean, clique in zip(means, cliques):
-        if set(clique).isdisjoint(shaped):
-            continue
-        np.maximum(mean, 0.0, out=mean)
-        for axis, i in [*enumerate(clique)] * 5:
+        held = [(axis, i) for axis, i in enumerate(clique) if i in shaped]
+        if held:
+            np.maximum(mean, 1e-6, out=mean)
+        for axis, i in held * (5 if len(held) > 1 else 1):
             rest = tuple(k for k in range(mean.ndim) if k != axis)
-            sums = mean.sum(axis=rest, keepdims=True)
-            counts = np.maximum(np.expand_dims(singles[i].counts, rest), 1e-9)
-            mean *= np.divide(counts, sums, out=np.ones_like(sums), where=sums > 0)
+            mean *= np.expand_dims(singles[i].counts, rest) / mean.sum(axis=rest, keepdims=True)
+            np.maximum(mean, 1e-6, out=mean)
 
 
 def shape_pair(
