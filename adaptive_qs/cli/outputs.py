@@ -188,7 +188,6 @@ class Outputs:
         return found
 
     def _note(self, drawn: Iterable[DrawnTable], found: dict[str, Written]) -> Iterator[DrawnTable]:
-        """Yield the tables, and note each once it is written."""
         for table in drawn:
             for warning in table.warnings:
                 io.warn(warning)

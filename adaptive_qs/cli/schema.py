@@ -87,15 +87,10 @@ def check(
     For a proposed schema it lists what is still to be reviewed. The schema of a set of tables is
     checked without them.
     """
-    from adaptive_qs.table.files import is_table_file, is_written_only
+    from adaptive_qs.table.files import is_table_file
     from adaptive_qs.table.tables import TableSet
 
     if is_table_file(schema):
-        if is_written_only(schema):
-            raise InputError(
-                f"{schema}: is no schema, and no table that can be read: tables in this format are "
-                "only written"
-            )
         names = ["init", str(schema)] if data is None else ["check", str(data), str(schema)]
         usage = shlex.join([io.PROGRAM, "schema", *names])
         remedy = f"To propose a schema, run {usage}" if data is None else f"Usage: {usage}"

@@ -136,11 +136,9 @@ class Outcome:
         return rows
 
     def _next(self) -> list[str]:
-        """Return the next command to try; an empty list if nothing that was written can be read."""
-        from adaptive_qs.table.files import is_written_only
-
+        """Return the next command to try; an empty list if nothing can be read."""
         out, bundle = self.outputs.out, self.outputs.release
-        if out in (None, io.STANDARD) or is_written_only(out):
+        if out in (None, io.STANDARD):
             return [] if bundle is None else ["sample", str(bundle), "--out", "table.csv"]
         columns = self.release.root.schema.columns
         learnt = any(getattr(c, key, None) for c in columns for key in ("learnt", "counted"))
@@ -289,7 +287,6 @@ def synthesize(data: PrivateTable = None, *, options: Options) -> None:
 
 
 def _locate_tables(source: Path, schema: TableSet) -> dict[str, Path]:
-    """Return the tables of a set by name, or the only table."""
     if not schema.is_set:
         return {schema.root: source}
     if source == io.STANDARD:

@@ -347,7 +347,6 @@ class RowSelection:
 
 
 def _is_new(*sorted_keys: NDArray[Any]) -> NDArray[np.bool_]:
-    """Return a mask that is true where a run of equal keys starts."""
     new = np.zeros(sorted_keys[0].size, dtype=np.bool_)
     new[:1] = True
     for keys in sorted_keys:
@@ -356,7 +355,6 @@ def _is_new(*sorted_keys: NDArray[Any]) -> NDArray[np.bool_]:
 
 
 def _rank(new: NDArray[np.bool_]) -> Places:
-    """Return the position of each element within its run, from 0."""
     places = np.arange(new.size)
     return places - np.maximum.accumulate(np.where(new, places, 0))
 

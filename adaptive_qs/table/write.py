@@ -56,9 +56,6 @@ class OutputFormat(ABC):
 
     is_text: ClassVar[bool]
     """Whether cells are bare text: formulas are escaped, and missing values have markers."""
-    readable: ClassVar[bool] = False
-    """Whether such files can be read as well."""
-
     holds_sets: ClassVar[bool] = False
     """Whether a file holds several tables, by name (``write_set``)."""
     most_columns: ClassVar[int] = 2**31
@@ -99,7 +96,6 @@ class Csv(OutputFormat):
     compressed: bool = False
     delimiter: str | None = None
     is_text = True
-    readable = True
 
     def declared(self, schema: Schema) -> Csv:
         """Return the format with the schema's delimiter, unless the ending decides it."""
@@ -142,7 +138,6 @@ class Parquet(OutputFormat):
     """Apache Parquet: values of the declared types, null if missing."""
 
     is_text = False
-    readable = True
 
     def write(self, tables: Iterable[pa.Table], texts: Sequence[AsText], file: BinaryIO) -> None:
         """Write every text unchanged."""

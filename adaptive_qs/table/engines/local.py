@@ -69,7 +69,6 @@ def preflight(
 
 
 def _check_disk(name: str, rows: int, domain: Domain, options: EngineOptions) -> None:
-    """Refuse codes that stay on this machine and find no room there."""
     row_bytes = sum(code_dtype(size).itemsize for size in domain.sizes)
     if name == "memory" or (name == DEFAULT_ENGINE and rows * row_bytes <= options.rows_bytes):
         return
@@ -353,7 +352,6 @@ class StoredBlocks:
         return self._codes(room, rows, attribute, 0)
 
     def _store(self, rows: int) -> None:
-        """Make the next block of the first waiting rows."""
         block = bytearray(rows * self.row_bytes)
         for i, parts in enumerate(self._pending):
             room, filled = self._codes(block, rows, i, rows * self._place[i]), 0
@@ -374,7 +372,6 @@ class StoredBlocks:
             self._write(block)
 
     def _spill(self) -> None:
-        """Move the blocks from memory to disk, where later ones go as well."""
         try:
             self._file = tempfile.TemporaryFile(dir=self._folder, buffering=0)  # noqa: SIM115
         except OSError as error:
