@@ -97,8 +97,8 @@ def test_single_columns_are_held():
     singles = [Target((i,), rng.random(n), 1.0) for i, n in enumerate((4, 5, 6))]
     singles = [Target(t.clique, t.counts / t.counts.sum(), 1.0) for t in singles]
     hold_singles(means, [(0, 1), (2, 3)], singles, (0, 1))
-    np.testing.assert_allclose(means[0].sum(axis=0), singles[1].counts, rtol=1e-3)
-    np.testing.assert_allclose(means[0].sum(axis=1), singles[0].counts, rtol=1e-3)
+    np.testing.assert_allclose(means[0].sum(axis=0), singles[1].counts, rtol=1e-2)
+    np.testing.assert_allclose(means[0].sum(axis=1), singles[0].counts, rtol=1e-2)
     np.testing.assert_array_equal(means[1], before)
 
 
