@@ -135,7 +135,7 @@ class Outputs:
             if file != io.STANDARD:
                 rows = dict.fromkeys(schema.names, 1)
                 written = schema.written(name, rows) if schema.is_set else schema.tables[name]
-                check_format(file, written.names)
+                check_format(file, [*written.written])
         if self.release is not None:
             check_release(self.release, release_force)
 
@@ -193,7 +193,7 @@ class Outputs:
                 io.warn(warning)
             yield table
             found[table.name] = Written(
-                table.rows, len(table.schema.columns), self.file(table.name), table.contradictions,
+                table.rows, len(table.schema.written), self.file(table.name), table.contradictions,
                 1.0 if table.drawing is None else table.drawing.share,
             )  # fmt: skip
 

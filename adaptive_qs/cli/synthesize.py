@@ -318,9 +318,10 @@ def _check(schema: TableSet, path: Path, options: Options) -> CheckedRun[Tables]
     from adaptive_qs.release.release import check_rows
     from adaptive_qs.run.memory import check_table_rows
     from adaptive_qs.run.tables import check_tables
-    from adaptive_qs.table.schema import resolve_about
 
     if options.about is not None:
+        from adaptive_qs.table.about import resolve_about
+
         schema = schema.with_about(*resolve_about(options.about))
     spec = workload_spec(options.workload, options.ways)
     checked = check_tables(schema, replace(options, workload=spec))

@@ -364,5 +364,5 @@ def _open_table(table: Any, schema: TableSet, name: str) -> Iterator[Source]:
             source = replace(source, label=name)
         elif inside(name_source(table))[1] is not None:  # one of several tables in a file
             source = replace(source, label=f"{source.label}: {name}")
-        check_names(source, (*own.names, *keys), own.ignore)
+        check_names(source, (*own.names, *keys), own.unread)
         yield source

@@ -189,7 +189,7 @@ def _opened(source: Any, schema: Schema) -> Iterator[Source]:
     if isinstance(source, CodedTable):
         raise DataError(f"a coded table has no person column {person!r}: give the raw table")
     with open_source(source, schema.delimiter) as whole:
-        check_names(whole, (*schema.names, person), schema.ignore)
+        check_names(whole, (*schema.names, person), schema.unread)
         yield whole
 
 

@@ -152,7 +152,7 @@ class Spool(Rows):
             raise AdaptiveQsError(f"{self}: would be read again: this is a bug, please report it")
         self._begun, names, total = True, tuple(requested), 0
         if self.keeps:
-            names = tuple(name for name in source.names if name not in self._schema.ignore)
+            names = tuple(name for name in source.names if name not in self._schema.unread)
         for chunk in source.read(names):
             label = chunk.file or source.label
             if self.keeps:  # what is passed on is what is kept, which cannot change
