@@ -7,8 +7,7 @@ import pytest
 
 from adaptive_qs.domain import Domain
 from adaptive_qs.generate.blocks import BlockMoves
-from adaptive_qs.generate.conditional import select_boxes
-from adaptive_qs.generate.linked import linked_rows
+from adaptive_qs.generate.linked import linked_rows, select_boxes
 from adaptive_qs.generate.rows import Fitted
 from adaptive_qs.generate.structure import SharedSteps, find_components
 from adaptive_qs.generate.targets import Target
@@ -150,7 +149,7 @@ def test_a_condition_has_the_conditional_distribution(box):
     chains = chains_from(moves._model, joint, CLIQUES, start, rng, blocks=moves)
     means = {c: (margin(joint, c) * rows).astype(np.float32) for c in CLIQUES}
     chances = {i: np.array(chance) for i, chance in box.items()}
-    wanted = select_boxes(DOMAIN, Fitted(chains, means, CLIQUES), [[chances]], rows, zeros)
+    wanted = select_boxes(DOMAIN, Fitted(chains, means, CLIQUES), [chances], rows, zeros)
     taken = joint.copy()
     for i, chance in chances.items():
         taken *= chance.reshape([-1 if k == i else 1 for k in range(6)])
