@@ -157,7 +157,7 @@ def test_a_condition_has_the_conditional_distribution(box):
     assert_drawn_from(histogram(wanted.states.rows, DOMAIN), taken / share)
     # At worst each weight is 0 or 1, in half the rows for what is left of dependence between them.
     error = np.sqrt(2 * share * (1 - share) / rows * len(box))
-    assert abs(wanted.shares[0] - share) < 5 * error
+    assert abs(wanted.share - share) < 5 * error
 
 
 def test_linked_rows_have_the_conditional_distribution_under_zeros():
