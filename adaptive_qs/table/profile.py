@@ -298,7 +298,8 @@ class Profile:
         years = low >= bins.YEARS[0] and high <= bins.YEARS[1]
         if not years and (reason := self.explain_identifier(name)):
             return None, reason
-        most, codes = bins.bins_for(self.filled), bins.codes_for(self.filled)
+        most = bins.bins_for(self.filled)
+        codes = 2 * most  # fewer bins would hardly save codes
         content: dict[str, Any] = {"min": low, "max": high, **clip}
         if high - low < codes:
             return content | self.written, note
@@ -329,8 +330,8 @@ class Profile:
         grid = bins.Grid(places if exact else None)
         if exact and not self.too_many:  # else some of the numbers are merged with others
             grid = bins.find_grid(points, places)
-        most = bins.bins_for(self.filled), bins.codes_for(self.filled)
-        edges = bins.propose_edges(points, weights, grid, *most)
+        most = bins.bins_for(self.filled)
+        edges = bins.propose_edges(points, weights, grid, most, 2 * most)
         ascending = len(edges) > 1 and all(a < b for a, b in pairwise(edges))
         if not (ascending and -np.inf < edges[0] <= low and high <= edges[-1] < np.inf):
             return None, "numbers too large to bin: write the column by hand"

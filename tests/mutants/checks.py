@@ -135,7 +135,7 @@ def levels() -> list[str]:
     """A run of the loop over groups of codes, replayed on a neighbour."""
     try:
         test_levels.test_levels_replay_on_a_neighbour(test_levels.MANY[1:])
-    except (AssertionError, Diverged) as found:
+    except (AssertionError, Diverged, InputError) as found:
         return [str(found)]
     return []
 
