@@ -249,7 +249,7 @@ class Release(Bundle):
         where: str, drawers: Mapping[str, Drawer],
     ) -> Drawing:  # fmt: skip
         """Return a table of the rows that meet a condition."""
-        from adaptive_qs.generate.conditional import NoRowsError, select_boxes  # few tables need it
+        from adaptive_qs.generate.linked import NoRowsError, select_boxes  # few tables need it
 
         schema, domain = self.schema, self.workload.domain
         ruled = [(domain.clique_names(zero.clique), zero.allowed) for zero in self.zeros]

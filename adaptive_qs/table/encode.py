@@ -187,7 +187,7 @@ def coded_chunks(
         )
 
     workers = min(workers, 4)  # more would wait for the reader, each with a chunk in memory
-    with open_source(source, schema.delimiter) as opened, ThreadPool(workers) as pool:
+    with open_source(source, schema.dialect) as opened, ThreadPool(workers) as pool:
         coming: deque[Future[tuple[Codes, ...]]] = deque()
         try:
             for chunk in read_rows(opened, schema, progress, check_rows):
@@ -223,7 +223,7 @@ def read_with_amounts(
         return coded, {}
     codes: list[list[NDArray[Any]]] = [[] for _ in schema.columns]
     amounts: dict[str, list[NDArray[np.float64]]] = {name: [] for name in requested}
-    with open_source(source, schema.delimiter) as opened:
+    with open_source(source, schema.dialect) as opened:
         for chunk in read_rows(opened, schema, progress, check_rows):
             label = chunk.file or opened.label
             for part, column, values in zip(codes, schema.columns, chunk.columns):

@@ -359,7 +359,7 @@ def _open_table(table: Any, schema: TableSet, name: str) -> Iterator[Source]:
     own, keys = schema.tables[name], schema.key_columns(name)
     if isinstance(table, CodedTable):
         raise DataError(f"a coded table has no key {keys[0]!r}. Use the raw table of {name}.")
-    with open_source(table, own.delimiter) as source:
+    with open_source(table, own.dialect) as source:
         if source.label == FRAME:
             source = replace(source, label=name)
         elif inside(name_source(table))[1] is not None:  # one of several tables in a file

@@ -188,7 +188,7 @@ def _opened(source: Any, schema: Schema) -> Iterator[Source]:
     person = str(schema.person)
     if isinstance(source, CodedTable):
         raise DataError(f"a coded table has no person column {person!r}. Use the raw table.")
-    with open_source(source, schema.delimiter) as whole:
+    with open_source(source, schema.dialect) as whole:
         check_names(whole, (*schema.names, person), schema.unread)
         yield whole
 

@@ -34,7 +34,7 @@ from adaptive_qs.table.files import (
     inside,
     is_pattern,
 )
-from adaptive_qs.table.text import COMMA
+from adaptive_qs.table.text import COMMA, Dialect
 
 T = TypeVar("T")
 
@@ -159,7 +159,7 @@ _ZIP_MAGIC = b"PK\x03\x04"
 
 @contextmanager
 def open_file(
-    path: str | Path, groups: RowGroups = None, delimiter: str | None = None
+    path: str | Path, groups: RowGroups = None, dialect: Dialect | None = None
 ) -> Iterator[Source]:
     """Yield a CSV or Parquet file, or a table inside a file (FILE::NAME), as a source.
 
@@ -168,7 +168,7 @@ def open_file(
     Args:
         path: The file.
         groups: What to read of a Parquet file.
-        delimiter: What separates the cells of CSV, commas without it; of .tsv files tabs do.
+        dialect: The form of CSV; of .tsv files tabs separate cells.
 
     Raises:
         DataError: If the file cannot be read. Also raised while reading.
@@ -190,7 +190,7 @@ def open_file(
             "CSV."
         )
     else:
-        opened = reader.open(path, delimiter if kind == "CSV" else groups)
+        opened = reader.open(path, dialect if kind == "CSV" else groups)
     with _open_redacted(opened, partial(reader.explain, path)) as source:
         yield source
 
@@ -307,12 +307,12 @@ def _check_once(path: Path, files: Sequence[Path]) -> None:
 
 
 @contextmanager
-def _open_files(label: str, files: Sequence[Path], delimiter: str | None) -> Iterator[Source]:
+def _open_files(label: str, files: Sequence[Path], dialect: Dialect | None) -> Iterator[Source]:
     """Yield several files as one source; the column names of all are known before it is read."""
     columns: dict[str, tuple[str, ...]] = {}
     sizes: list[int] = []
     for file in files:
-        with open_file(file, delimiter=delimiter) as part:
+        with open_file(file, dialect=dialect) as part:
             columns[str(file)] = part.names
             other = part.other_delimiter
             sizes.append(redacted(file.stat, partial(unreadable, file)).st_size)
@@ -320,7 +320,7 @@ def _open_files(label: str, files: Sequence[Path], delimiter: str | None) -> Ite
     def read(requested: Sequence[str]) -> Iterator[Chunk]:
         before = 0
         for file, size in zip(files, sizes):
-            with open_file(file, delimiter=delimiter) as part:
+            with open_file(file, dialect=dialect) as part:
                 if part.names != columns[str(file)]:
                     raise DataError(f"{file}: changed while it was read: repeat the command")
                 for chunk in part.read(requested):
@@ -387,7 +387,7 @@ def frame_source(table: Any) -> Source:
 
 
 @contextmanager
-def open_source(table: Any, delimiter: str | None = None) -> Iterator[Source]:
+def open_source(table: Any, dialect: Dialect | None = None) -> Iterator[Source]:
     """Yield a file, a folder or a pattern of files, or a data frame, as a source.
 
     Raises:
@@ -399,9 +399,9 @@ def open_source(table: Any, delimiter: str | None = None) -> Iterator[Source]:
             files = table_files(table)
             single = [*files] == [Path(table)]
             opened = (
-                open_file(table, delimiter=delimiter)
+                open_file(table, dialect=dialect)
                 if single
-                else _open_files(str(table), files, delimiter)
+                else _open_files(str(table), files, dialect)
             )
         case Rows():
             opened = table.open()

@@ -174,7 +174,7 @@ def see(parts: Sequence[FilePart]) -> None:
 @_safely
 def cut(part: FilePart, reader: Reader, most_bytes: int) -> list[FilePart]:
     """Return the parts of a file, each of about this number of bytes if the format allows."""
-    with _steady(part, reader), open_file(part.path, None, reader.schema.delimiter) as source:
+    with _steady(part, reader), open_file(part.path, None, reader.schema.dialect) as source:
         check_names(source, reader.schema.names, reader.schema.set_aside)
         several = [*source.cut(most_bytes)]
         size = part.size // len(several)
@@ -187,7 +187,7 @@ def encode(part: FilePart, reader: Reader) -> PartCodes:
     columns = reader.schema.columns
     codes: list[list[NDArray[Any]]] = [[] for _ in columns]
     sums: list[int] = []
-    opened = open_file(part.path, part.groups, reader.schema.delimiter)
+    opened = open_file(part.path, part.groups, reader.schema.dialect)
     with _steady(part, reader), opened as source:
         source = summed(source, sums.append) if reader.sums else source
         check_names(source, reader.schema.names, reader.schema.set_aside)
