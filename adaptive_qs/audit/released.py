@@ -79,14 +79,14 @@ class Released:
         place = self._place("count what it cost with --rho")
         if place.ledger != identity:
             raise InputError(
-                f"{self.path}: belongs to another ledger: leave it out, or restore that one"
+                f"{self.path}: belongs to another ledger: remove it, or restore that one"
             )
         if self.faults:
             raise InputError(f"{self.path}: {'; '.join(self.faults)}: do not rely on it")
         if self.statement.protects.related is not None and self.price is None:
             raise InputError(
-                f"{self.path}: is one table of a set: give the release bundle of all tables, or "
-                "count what they cost with --rho"
+                f"{self.path} is one table of a set. Use the release bundle of all tables, or "
+                "count what they cost with --rho."
             )
         return Recovered(
             run=place.run,
@@ -179,7 +179,6 @@ def _bundle(path: Path, max_memory: int | str | None) -> Released:
 
 
 def _set(archive: ArchiveReader, path: Path) -> Released:
-    """Return the bundle of a set of tables."""
     release = ReleaseSet.read(archive, path)
     digests, faults = {SET_MEMBER: archive.sha256(SET_MEMBER)}, []
     for table, bundle in release.tables.items():
@@ -195,7 +194,6 @@ def _set(archive: ArchiveReader, path: Path) -> Released:
 
 
 def _repacked(path: Path, members: Members) -> list[str]:
-    """Compare every byte of a bundle with a new bundle of the same members."""
     if is_packed(path, members):
         return []
     return [
@@ -267,7 +265,6 @@ class _Sampling(BaseModel):
     rows: NonNegativeInt
     formulas: Formulas = "keep"
     where: str | None = None
-    balance: str | None = None
     root_rows: NonNegativeInt | None = None
     """Rows of the root of a set of tables in the same sample."""
     contradictions: list[dict[str, Any]] = Field(default_factory=list)

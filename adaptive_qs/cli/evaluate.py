@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from os.path import exists  # Path.exists raises if a name is too long
 from pathlib import Path
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
 def _html_path(name: str, path: Path) -> Path:
     """Return the path of a page; refuse one of another kind of file."""
     if path.suffix.lower() not in (".html", ".htm"):
-        raise InputError(f"--{name} is {path}: a page is HTML, so give a name that ends in .html")
+        raise InputError(f"--{name} is {path}: the page is HTML. Use a name that ends in .html.")
     return path
 
 
-MODELS, ATTACK = "Models", "Membership attack"
+MODELS = "Models"
 SAME_NAMES = "weigh", "target", "repeats", "seed", "max_memory"
 """Options that `adaptive_qs.evaluate` takes as they are."""
 
@@ -59,13 +59,10 @@ class Options(JsonOptions, ForceOptions, WorkloadOptions, MachineOptions, Schema
         "COLUMN", MODELS)] = None  # fmt: skip
     repeats: Annotated[int, Option(
         "Splits that models are trained and tested on.", "N", MODELS)] = 5  # fmt: skip
-    seed: Annotated[int, Option("Seed of the splits, the models and the attacks.", "N", MODELS)] = 0
-    control: Annotated[Path | None, Option(
-        "Rows of the same kind that SYNTHETIC was not made from: attacks try to distinguish them "
-        "from those of TRUE, and models are tested on them.", "FILE", ATTACK)] = None  # fmt: skip
+    seed: Annotated[int, Option("Seed of the splits and the models.", "N", MODELS)] = 0
     release: Annotated[Path | None, Option(
         "Release bundle of SYNTHETIC, for its privacy promise and for what was measured.", "FILE",
-        ATTACK, "the statement next to SYNTHETIC")] = None  # fmt: skip
+        default="the statement next to SYNTHETIC")] = None  # fmt: skip
     report: Annotated[Path | None, Option(
         "Also write one self-contained HTML page, for the owner only.", "FILE", OUTPUT,
         check=_html_path)] = None  # fmt: skip
@@ -122,12 +119,11 @@ def evaluate(
     io.show_figures(titled_findings(result))
     if result.limitations:
         io.emit_rows("Limitations", [("-", text) for text in result.limitations])
-    promised = []
-    if (promise := result.comparison.promised.promise) is not None:
-        known = "" if promise.epsilon is None else f"epsilon {promise.epsilon:.6g}"
-        known += "" if promise.delta is None else f", delta {promise.delta:g}"
-        promised.append(("promise", f"{known} ({promise.source})"))
-    _close(promised, seconds, options)
+    promised, rows = result.comparison.promised, list[io.Row]()
+    if (made := promised.promise) is not None:
+        text = f"epsilon {made.epsilon:.6g}, delta {made.delta:g} ({promised.source})"
+        rows.append(("promise", text))
+    _close(rows, seconds, options)
 
 
 # What the results of one table and of a set have in common.
@@ -136,7 +132,6 @@ def evaluate(
 def _write_pages(
     pages: Mapping[Path, str], options: Options, clock: PhaseClock
 ) -> Mapping[str, float]:
-    """Write the pages, and return the seconds of each phase."""
     from adaptive_qs.table.files import atomic_writer
 
     for path, text in pages.items():
@@ -161,28 +156,21 @@ def _is_json(
 
 def _close(more: Sequence[io.Row], seconds: Mapping[str, float], options: Options) -> None:
     report = [] if options.report is None else [("report", str(options.report))]
-    io.emit_rows("Done.", [io.NOT_PUBLIC, *more, *report, *io.taken_rows(seconds)])
+    io.emit_rows("Done.", [*more, *report, *io.taken_rows(seconds)])
 
 
 def _check_files(private: Path, synthetic: Path, options: Options) -> None:
     """Refuse files that cannot be read or written as requested, before anything is read."""
-    schema, control, report = options.schema, options.control, options.report
+    schema, report = options.schema, options.report
     workload_spec(options.workload, options.ways)
-    io.check_read_once([private, synthetic, control])
+    io.check_read_once([private, synthetic])
     if report is not None:
-        inputs = [private, *with_sidecar(synthetic), schema, control, options.release]
+        inputs = [private, *with_sidecar(synthetic), schema, options.release]
         check_distinct([report], [*inputs, options.workload])
         check_file(report, options.force)
-    for name, other in (("TRUE", private), ("SYNTHETIC", synthetic)):
-        with suppress(OSError):  # a missing file is named when it is read
-            if control is not None and control.samefile(other):
-                raise InputError(
-                    f"--control must hold other rows than {name}. Use rows that were held out."
-                )
 
 
 def _compare(private: Path, synthetic: Path, options: Options, clock: PhaseClock) -> Evaluation:
-    """Compare the tables, and name a true table that was released."""
     from adaptive_qs.evaluation.evaluation import evaluate as compare
     from adaptive_qs.machine import plan_workers
     from adaptive_qs.table.schema import Schema
@@ -194,10 +182,9 @@ def _compare(private: Path, synthetic: Path, options: Options, clock: PhaseClock
     clock.start("read")
     with ExitStack() as opened:
         first, second = (opened.enter_context(io.readable(each)) for each in (private, synthetic))
-        control = options.control and opened.enter_context(io.readable(options.control))
         result = compare(
             first, second, schema, workload_spec(options.workload, options.ways),
-            rules=options.rule or (), control=control, release=options.release, workers=threads,
+            rules=options.rule or (), release=options.release, workers=threads,
             progress=clock, **io.pick(options, *SAME_NAMES),
         )  # fmt: skip
     return result if released is None else replace(result, notes=(*result.notes, released))
@@ -227,13 +214,12 @@ def _describe_released(true: Path, synthetic: Path, release: Path | None) -> str
 # Sets of tables.
 
 ONE_TABLE = (
-    "workload", "ways", "rule", "weigh", "target", "control", "release",
+    "workload", "ways", "rule", "weigh", "target", "release",
 )  # fmt: skip
 """Options that sets of tables have no use for."""
 
 
 def _evaluate_set(true: Path | None, synthetic: Path | None, options: Options) -> None:
-    """Compare sets of tables in folders or databases."""
     if true is None or synthetic is None:
         raise InputError("no SYNTHETIC was given: name two folders or databases, the private first")
     for name in ONE_TABLE:

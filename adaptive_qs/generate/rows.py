@@ -37,11 +37,8 @@ from adaptive_qs.generate.chains import (
     shrink_to_measured,
 )
 from adaptive_qs.generate.exact import ExactChains, can_fit, fit_exactly
-from adaptive_qs.generate.structure import (
-    CoarseDomain,
-    cliques_of_fit,
-    find_components,
-)
+from adaptive_qs.generate.shape import find_shapes, hold_singles
+from adaptive_qs.generate.structure import CoarseDomain, cliques_of_fit, find_components
 from adaptive_qs.generate.targets import denoise_model, make_target, single_targets
 from adaptive_qs.generate.zeros import (
     Guard,
@@ -172,10 +169,16 @@ def fit_model(
     outer = outermost_cliques(domain, joint)
     combined = tuple(dict.fromkeys(map(domain.columns, cliques)))
     singles = [clear_forbidden(target, zeros, domain) for target in single_targets(residuals)]
-    apart = {*kept, *(i for zero in zeros for i in zero.clique)}
-    coarse = CoarseDomain(domain, [*cliques, *joint], [single.counts for single in singles], apart)
-    size = choose_fit_rows(coarse.domain, combined, settings)
     denoised = denoise_model(residuals, singles)
+    every = {
+        c: make_target(denoised, c, allowed_cells(zeros, domain, c))
+        for c in dict.fromkeys([*cliques, *joint])
+    }
+    tied = {i for zero in zeros for i in zero.clique}
+    shapes = find_shapes(domain, [every[c] for c in cliques], singles, tied)
+    apart = {*kept, *tied, *(shaped := domain.columns(tuple(shapes)))}
+    coarse = CoarseDomain(domain, [*every], [single.counts for single in singles], apart)
+    size = choose_fit_rows(coarse.domain, combined, settings)
     watched = watch_list(domain, [*workload], [*map(domain.columns, outer)], size, settings)
     listed = tuple(dict.fromkeys([*watched, *requested]))
     if can_fit(domain, outer, settings.exact_cells):
@@ -186,17 +189,18 @@ def fit_model(
             return Fitted(exact, dict(zip(listed, exact.marginals(listed))), watched)
 
     factor = size / max(residuals.total, 1.0)
-    every = {
-        c: coarse.target(make_target(denoised, c, allowed_cells(zeros, domain, c)).scaled(factor))
-        for c in dict.fromkeys([*cliques, *joint])
-    }
+    every = {c: coarse.target(target.scaled(factor)) for c, target in every.items()}
     targets = [every[c] for c in cliques]
     singles = [coarse.target(single.scaled(factor)) for single in singles]
     rows = np.empty((size, len(domain)), dtype=np.int32)
-    chains = begin_chains(targets, singles, coarse, zeros, rows, seed, settings.fit, rng, workers)
+    held = coarse.shapes(shapes)
+    chains = begin_chains(
+        targets, singles, coarse, zeros, rows, seed, settings.fit, rng, workers, shapes=held
+    )
     targets += singles
     means = fit_weights(chains, targets, listed, settings.fit, workers, progress)
     shrink_to_measured(coarse.domain, means, listed, [*every.values(), *singles])
+    hold_singles(means, listed, singles, shaped)
     codes = [coarse.marginal_of_codes(mean, clique) for mean, clique in zip(means, listed)]
     return Fitted(chains, dict(zip(listed, codes)), watched)
 

@@ -11,7 +11,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from threading import Lock
 from typing import Any, Protocol, Self, TypeVar
-from weakref import finalize
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,7 +49,7 @@ class CodedTable:
         if len(self.columns) != len(self.domain):
             raise DataError(
                 f"{len(self.columns)} code arrays came for {len(self.domain)} attributes: "
-                "give one for each"
+                "use one for each"
             )
         views = []
         for attribute, codes in zip(self.domain.attributes, self.columns):
@@ -247,7 +246,7 @@ def count_block(
         cells: Room for one integer per row.
     """
     if counts.size > 2**32:
-        raise ResourceExceeded("a marginal has more cells than 2**32: ask for fewer ways")
+        raise ResourceExceeded("a marginal has more cells than 2**32: request fewer ways")
     cells = cells[: len(columns[0])]
     cells[:] = columns[0]
     for codes, size in zip(columns[1:], counts.shape[1:]):
@@ -342,22 +341,13 @@ class MarginalCounter:
         self._engine = table
         self._rows = self._engine.count_rows()
         if self._rows > MAX_ROWS:
-            raise DataError(f"table: more than {MAX_ROWS:,} rows: give a part of it")
+            raise DataError(f"table: more than {MAX_ROWS:,} rows. Use a part of it.")
         self.domain: Domain = self._engine.domain
         self._dtype = np.uint32 if self._rows < 2**32 else np.int64
         self._left = self._most = most_cells
         self._kept: dict[Clique, NDArray[Any]] = {}
         self._listed: dict[Clique, Sequence[NDArray[Any]]] = {}
         self._lock = Lock()
-        self._close: Callable[[], object] = lambda: None
-
-    def owns(self, close: Callable[[], object]) -> None:
-        """Take over the function that closes the engine, also when the counter is dropped."""
-        self._close = finalize(self, close)
-
-    def close(self) -> None:
-        """Remove what the engine keeps of the rows; nothing can be counted after that."""
-        self._close()
 
     def keep_up_to(self, cells: int) -> None:
         """Keep counted marginals of at least this number of cells together."""

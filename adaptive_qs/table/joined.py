@@ -65,12 +65,12 @@ def name_tables(given: Any, schema: TableSet) -> dict[str, Any]:
         return dict(locate_tables(given, schema))
     if not isinstance(given, Mapping):
         raise DataError(
-            f"the tables are {shown(given)}: give a mapping with {', '.join(schema.names)}, or the "
-            "path of a folder or database"
+            f"the tables are {shown(given)}. Use a mapping with {', '.join(schema.names)}, or the "
+            "path of a folder or database."
         )
     for name in {*given} ^ {*schema.tables}:
         where = "the schema lacks" if name in given else "the tables lack"
-        raise DataError(f"{where} {shown(name)}: give {', '.join(schema.names)}")
+        raise DataError(f"{where} {shown(name)}. The tables are {', '.join(schema.names)}.")
     return {name: given[name] for name in schema.names}
 
 
@@ -84,8 +84,8 @@ def locate_tables(place: str | Path, schema: TableSet) -> dict[str, Path]:
     place = Path(place)
     if place.name.lower().endswith(ONE_TABLE) and os.path.isfile(place):
         raise DataError(
-            f"{place}: is one table, and the schema describes {len(schema.tables)}: give a folder "
-            "with their files, or a database"
+            f"{place} is one table, and the schema describes {len(schema.tables)}. Use a folder "
+            "with their files, or a database."
         )
     if not os.path.exists(place):
         raise DataError(f"{place}: no such folder or database: check the path")
@@ -100,11 +100,11 @@ def locate_tables(place: str | Path, schema: TableSet) -> dict[str, Path]:
         if not files:
             raise DataError(
                 f"{place}: has no table {name}: name its file {file or f'{name}.csv (or .parquet)'}"
-                + ("" if file else ', or give "file" in the schema')
+                + ("" if file else ', or set "file" in the schema')
             )
         if len(files) > 1:
             both = " and ".join(each.name for each in files[:2])
-            raise DataError(f'{place}: has {both}: leave one out, or give "file" in the schema')
+            raise DataError(f'{place}: has {both}: remove one, or set "file" in the schema')
         found[name] = files[0]
     return found
 
@@ -277,7 +277,6 @@ class JoinedRows(Rows):
 
 
 def _bound(rows: Rows, schema: Schema, most: int, most_bytes: int) -> Rows:
-    """Return rows without those that exceed the bound; held rows stay held."""
     if not isinstance(rows, HeldRows):
         return ContributionBound.from_source(rows, schema, most, most_bytes)
     keyed = schema.changed(columns=(*schema.columns, identifier_column(rows.key)))
@@ -291,7 +290,6 @@ def _bound(rows: Rows, schema: Schema, most: int, most_bytes: int) -> Rows:
 def _hold(
     table: Any, schema: TableSet, name: str, above: HeldRows | None, most_bytes: int
 ) -> HeldRows:
-    """Read a table with children into memory."""
     own, parent = schema.tables[name], schema.by_child.get(name)
     columns: dict[str, list[Cells]] = {column: [] for column in own.names}
     keys, places = [pa.array([], pa.string())], [np.zeros(0, np.int64)]
@@ -335,7 +333,6 @@ def _hold(
 
 
 def _count_rows(table: Any, schema: TableSet, name: str, above: HeldRows) -> Places:
-    """Return the number of rows of each row of the parent, for a table without children."""
     counts, key = np.zeros(len(above), dtype=np.int64), schema.by_child[name]
     with _open_table(table, schema, name) as source:
         for chunk in source.read((key.column,)):
@@ -347,7 +344,6 @@ def _count_rows(table: Any, schema: TableSet, name: str, above: HeldRows) -> Pla
 
 
 def _find_parents(parents: PersonIndex, above: HeldRows, column: str, label: str) -> Places:
-    """Return the position of each row's parent; raise DataError if there is none."""
     places = parents.among(above.keys)
     if (places < 0).any():
         raise DataError(
@@ -362,11 +358,11 @@ def _open_table(table: Any, schema: TableSet, name: str) -> Iterator[Source]:
     """Open a whole table with its keys; raise DataError if it is not as the schema says."""
     own, keys = schema.tables[name], schema.key_columns(name)
     if isinstance(table, CodedTable):
-        raise DataError(f"a coded table has no key {keys[0]!r}: give the raw table of {name}")
-    with open_source(table, own.delimiter) as source:
+        raise DataError(f"a coded table has no key {keys[0]!r}. Use the raw table of {name}.")
+    with open_source(table, own.dialect) as source:
         if source.label == FRAME:
             source = replace(source, label=name)
         elif inside(name_source(table))[1] is not None:  # one of several tables in a file
             source = replace(source, label=f"{source.label}: {name}")
-        check_names(source, (*own.names, *keys), own.ignore)
+        check_names(source, (*own.names, *keys), own.unread)
         yield source

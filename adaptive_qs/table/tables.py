@@ -172,7 +172,7 @@ class TableSet(BaseModel):
         for name, schema in self.tables.items():
             if schema.person is not None:
                 raise ValueError(
-                    f'{name}: has "person": leave it out, since one row of {self.root} is '
+                    f'{name}: has "person": remove it, since one row of {self.root} is '
                     "protected with all rows below it"
                 )
             for column in schema.columns:
@@ -200,7 +200,7 @@ class TableSet(BaseModel):
             )
         scope = [column for each in self.list_path(name) for column in self._list_columns(each)]
         for key in keys:
-            if key in (*scope, *schema.ignore):
+            if key in (*scope, *schema.unread):
                 raise ValueError(
                     f"{name}: column {key!r} is a key, which is never measured: remove it from "
                     '"columns" and "ignore" of this table and of its ancestors'

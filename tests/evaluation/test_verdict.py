@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 
 from adaptive_qs.domain import Domain
-from adaptive_qs.evaluation.attack import AttackScore, Membership
 from adaptive_qs.evaluation.checks import GRADES, Finding, named, overall_finding, plain
 from adaptive_qs.evaluation.columns import ColumnPair
 from adaptive_qs.evaluation.evaluation import evaluate
-from adaptive_qs.evaluation.promise import Promise, Promised
+from adaptive_qs.evaluation.promise import Promised
 from adaptive_qs.evaluation.queries import PartError, QueryError
 from adaptive_qs.evaluation.rows import RowChecks, RuleFacts, UnseenPairs
 from adaptive_qs.evaluation.rules import RuleCheck
@@ -26,7 +25,6 @@ from .made import (
     made_evaluation,
     made_schema,
     marginals_finding,
-    membership,
     queries,
     tables,
     utility,
@@ -70,7 +68,7 @@ def scaled(l1, fresh=0.1, independent=0.5, chance=0.0, **more):
         (scaled(0.19, chance=0.1), "close", "is raised from 15 % to 26 % of the way."),
         (scaled(0.25, chance=0.1), "usable", "37 % of the way between the two."),
         (scaled(0.19, chance=0.05), "usable", "22 % of the way between the two."),
-        (scaled(1.3, 1.3, 1.6, sparse=0.6), "no scale", "60 % of the true rows lie in cells with"),
+        (scaled(1.3, 1.3, 1.6, sparse=0.6), "no scale", "60 % of the true rows lie in cells of"),
         (replace(scaled(0.1, 0.1, 0.1), all=False), "close", "1 of them, with mean error 0.100"),
     ],
 )  # fmt: skip
@@ -92,12 +90,12 @@ def test_marginals_are_placed_between_a_fresh_sample_and_independence(scale, wor
         ([part(0.012)], "poor", "no closer than independent columns"),
         ([part(0.012, deviation=4e-5)], "good", "too close to each other"),
         ([part(0.0035, independent=0.0022)], "poor", "no closer than independent columns"),
-        ([part(0.0035, independent=0.0015)], "fair", "a fresh sample by about 0.200"),
-        ([part(0.0042, independent=0.0015)], "poor", "a fresh sample by about 0.200"),
+        ([part(0.0035, independent=0.0015)], "fair", "same population by about 0.200"),
+        ([part(0.0042, independent=0.0015)], "poor", "same population by about 0.200"),
         ([part(0.0035, independent=0.0015, deviation=2e-6)], "good", "is raised from"),
         ([part(0.0022, independent=0.0022)], "good", "too close to each other"),
         ([part(0.003, 0.003, 0.09), part(0.0095)], "fair", "As far off as independent columns: ra"),
-        (queries().parts, "fair", "(27.3 of 5,000; root mean square, weighted), a fresh sample"),
+        (queries().parts, "fair", "(27.3 of 5,000; root mean square, weighted), other rows"),
     ],
 )
 def test_queries_no_closer_than_independence_are_never_close(parts, grade, text):
@@ -122,15 +120,12 @@ def test_the_headline_is_never_better_than_what_is_below(grades):
 
 
 def test_close_marginals_do_not_hide_lost_associations():
-    evaluation = made_evaluation(v=(0.5, 0.125), l1=0.0, membership=membership(0.3, 0.4))
+    evaluation = made_evaluation(v=(0.5, 0.125), l1=0.0)
     found, verdict = evaluation.findings, evaluation.verdict
     assert (verdict.overall.word, found["association"].word) == ("far", "losses")
-    assert (found["workload"].grade, verdict.uses["the workload"]) == ("good", "fair")
+    assert (found["workload"].grade, verdict.uses["the requested counts"]) == ("good", "fair")
     assert verdict.brief[4:] == [plain(found["association"].said)]  # the worst of the others
     assert not any("\u00a0" in line for line in verdict.brief)
-    alarm = made_evaluation(membership=membership(0.5, 0.6)).verdict
-    assert alarm.overall.word == "alarm"
-    assert alarm.brief[1].startswith("Do not share the table before this is explained. Suitable")
 
 
 def shares(broken):
@@ -141,15 +136,6 @@ def unseen(off, expected):
     return UnseenPairs(off, expected, ((("age", "city"), off),))
 
 
-def attacks(*scores, bound=0.05):
-    promise = None if bound is None else Promise(0.001, None, None, "given")
-    found = tuple(AttackScore(name, *rest, 0.6) for name, *rest in scores)
-    return Membership(found, 1_000, 1_000, 0.95, bound, promise, ())
-
-
-WIDE, NARROW = ("wide", 0.10, -0.02, 0.22), ("narrow", 0.09, 0.06, 0.12)
-
-
 @pytest.mark.parametrize(
     ("name", "facts", "grade", "word"),
     [
@@ -157,7 +143,7 @@ WIDE, NARROW = ("wide", 0.10, -0.02, 0.22), ("narrow", 0.09, 0.06, 0.12)
         ("columns", [column("noise", 0.3, 0.28), column("doubt", 0.2, 0.1, 0.2)], "good", "kept"),
         ("rules", RuleFacts((shares(0.07),), None, None), "fair", "broken rules"),
         ("rules", RuleFacts((shares(0.005),), None, None), "good", "kept"),
-        ("rules", RuleFacts((), None, unseen(0.219, 0.054)), "fair", "unseen pairs"),
+        ("rules", RuleFacts((), None, unseen(0.219, 0.054)), "fair", "new pairs of values"),
         ("rules", RuleFacts((), None, unseen(0.09, 0.054)), "good", "kept"),
         ("rules", RuleFacts((), None, unseen(0.054, 0.219)), "good", "kept"),
         ("rows", RowChecks(0.9, 0.01, 0.02, 0.9, 0, 0), "poor", "copies"),
@@ -171,21 +157,12 @@ WIDE, NARROW = ("wide", 0.10, -0.02, 0.22), ("narrow", 0.09, 0.06, 0.12)
         ("utility", utility(synthetic=0.6), "poor", "large loss"),
         ("utility", utility(synthetic=0.4), "poor", "large loss"),
         ("utility", utility(real=0.5, synthetic=0.5), "plain", "no gain"),
-        ("membership", membership(), "good", "no gain"),
-        ("membership", membership(0.02, 0.1), "fair", "some gain"),
-        ("membership", membership(0.5, 0.6), "poor", "alarm"),
-        ("membership", membership(0.5, 0.6, None), "fair", "some gain"),
-        # its lower end is above the bound although another attack has the larger estimate
-        ("membership", attacks(WIDE, NARROW), "poor", "alarm"),
-        ("membership", attacks(WIDE, NARROW, bound=None), "fair", "some gain"),
     ],
 )  # fmt: skip
 def test_facts_have_a_grade_and_a_word(name, facts, grade, word):
     evaluation = same_tables(**{name: facts})
     found = evaluation.findings[name]
     assert (found.grade, found.word) == (grade, word)
-    if name == "membership" and len(facts.scores) > 1:
-        assert "(narrow) gains 0.090, between 0.060 and 0.120" in found.said
     if grade == "poor" and name != "utility":
         assert evaluation.verdict.overall.grade == "poor"
     assert (evaluation.verdict.overall.word == word) == (
@@ -202,16 +179,15 @@ def test_of_few_rows_no_share_of_unseen_pairs_is_named():
 @pytest.mark.parametrize(
     ("statement", "text"),
     [
-        (SimpleNamespace(drafted=False, insecure=False), "the promise holds without it"),
+        (SimpleNamespace(drafted=False, insecure=False), None),
         (SimpleNamespace(drafted=False, insecure=True), "its noise is known"),
         (SimpleNamespace(drafted=True, insecure=False), "does not cover what the schema reveals"),
         (None, "The privacy promise is not known"),
     ],
 )
 def test_a_promise_is_claimed_only_if_there_is_one(statement, text):
-    found = made_evaluation(membership=None, promised=Promised(statement)).findings["membership"]
-    assert text in found.said
-    assert ("the promise holds" in found.said) == (text == "the promise holds without it")
+    found = Promised(statement).limitation
+    assert found is None if text is None else text in found
 
 
 def test_more_than_three_names_are_counted():
@@ -230,7 +206,7 @@ def test_the_steps_repair_the_most_broken_rules_first_and_maps_by_a_table():
     assert "The synthetic table keeps “rule 4” with other values than the true table" in text
     assert text.index("as the table of the rule") < text.index("To improve")
     for error, start in (
-        (0.0025, "Use the table for what the wo"),
+        (0.0025, "Use the table for the requ"),
         (0.012, "Do not use the table"),
     ):
         facts = {"queries": QueryError((part(error),)), "utility": utility(synthetic=0.9)}
