@@ -13,12 +13,10 @@ from adaptive_qs.cli import io
 from adaptive_qs.cli.options import (
     OutputOptions,
     PrivateTable,
-    QueryOptions,
     SchemaOptions,
     check_distinct,
     chosen_formulas,
     companions,
-    locate_file,
     private_inputs,
     resumes,
     with_sidecar,
@@ -36,7 +34,6 @@ if TYPE_CHECKING:
     from adaptive_qs.release.tables import ReleaseSet
     from adaptive_qs.run.states import CheckedRun, FinishedRun
     from adaptive_qs.run.tables import Tables
-    from adaptive_qs.table.sql import Query
     from adaptive_qs.table.tables import TableSet
 
 # What `synthesize` says when it is done, for people and for scripts.
@@ -55,7 +52,7 @@ class Outcome:
         written: The tables that were written, by name.
     """
 
-    data: Path | Query
+    data: Path
     schema: Path
     outputs: Outputs
     release: ReleaseSet
@@ -139,19 +136,14 @@ class Outcome:
         return rows
 
     def _next(self) -> list[str]:
-        """Return the next command to try; an empty list if nothing that was written can be read."""
-        from adaptive_qs.table.files import is_written_only
-
+        """Return the next command to try; an empty list if nothing can be read."""
         out, bundle = self.outputs.out, self.outputs.release
-        if out in (None, io.STANDARD) or is_written_only(out):
+        if out in (None, io.STANDARD):
             return [] if bundle is None else ["sample", str(bundle), "--out", "table.csv"]
         columns = self.release.root.schema.columns
         learnt = any(getattr(c, key, None) for c in columns for key in ("learnt", "counted"))
         schema = bundle if learnt and bundle is not None else self.schema
-        tables = [str(self.data), str(out)]
-        if not isinstance(self.data, Path):
-            tables = [str(out), "--sql", self.data.sql, "--database", str(self.data.database)]
-        return ["evaluate", *tables, "--schema", str(schema)]
+        return ["evaluate", str(self.data), str(out), "--schema", str(schema)]
 
 
 def table_rows(written: Mapping[str, Written]) -> list[io.Row]:
@@ -227,7 +219,7 @@ OUT_HELP = (
 
 
 @dataclass(kw_only=True)
-class Options(DrawOptions, SynthesizeOptions, QueryOptions, SchemaOptions):
+class Options(DrawOptions, SynthesizeOptions, SchemaOptions):
     """The options of `synthesize`."""
 
     ways: Annotated[str | None, Option(
@@ -257,7 +249,7 @@ def synthesize(data: PrivateTable = None, *, options: Options) -> None:
     schema = TableSet.load(path, options.max_memory)
     outputs = Outputs.of(options.out, schema, options.release)
     tables = _locate_tables(source, schema)
-    inputs = [locate_file(source), *map(locate_file, tables.values()), path]
+    inputs = [source, *tables.values(), path]
     replacing, renewing = _check_outputs(outputs, schema, inputs, options, replacing)
     kind = chosen_formulas(options.formulas, path)
 
@@ -294,16 +286,14 @@ def synthesize(data: PrivateTable = None, *, options: Options) -> None:
         io.emit_done(outcome.list_rows(), outputs.out)
 
 
-def _locate_tables(source: Path | Query, schema: TableSet) -> dict[str, Any]:
-    """Return the tables of a set by name, or the only table."""
+def _locate_tables(source: Path, schema: TableSet) -> dict[str, Path]:
     if not schema.is_set:
         return {schema.root: source}
-    if not isinstance(source, Path) or source == io.STANDARD:
-        given = "- holds" if isinstance(source, Path) else "--sql gives"
-        raise InputError(f"{given} one table, and the schema describes several: name a folder")
+    if source == io.STANDARD:
+        raise InputError("- holds one table, and the schema describes several: name a folder")
     from adaptive_qs.table.joined import locate_tables
 
-    return dict(locate_tables(source, schema))
+    return locate_tables(source, schema)
 
 
 def _check_outputs(
@@ -328,9 +318,10 @@ def _check(schema: TableSet, path: Path, options: Options) -> CheckedRun[Tables]
     from adaptive_qs.release.release import check_rows
     from adaptive_qs.run.memory import check_table_rows
     from adaptive_qs.run.tables import check_tables
-    from adaptive_qs.table.schema import resolve_about
 
     if options.about is not None:
+        from adaptive_qs.table.about import resolve_about
+
         schema = schema.with_about(*resolve_about(options.about))
     spec = workload_spec(options.workload, options.ways)
     checked = check_tables(schema, replace(options, workload=spec))

@@ -98,6 +98,18 @@ ROUNDS = 60
 """Rounds of expectation-maximisation."""
 
 
+def effective_codes(noisy: Array, noise_std: float, total: float, beyond: int = 0) -> float:
+    """Return how many codes without order would have as much error as these with smoothed counts.
+
+    Arguments as for :func:`denoise_counts`, of an ordered column with independent noise. Smoothing
+    leaves a count the standard deviation of its posterior; none of it counts where codes are clear.
+    """
+    clear = min(noisy[noisy >= CLEAR * noise_std].sum() / total, 1.0)
+    _, variances = smooth_counts(noisy, noise_std, total, beyond)
+    left = float(np.sqrt(np.minimum(variances, noise_std**2)).sum()) / noise_std
+    return clear * noisy.size + (1 - clear) * max(left, 1.0)
+
+
 def denoise_counts(
     noisy: Array,
     noise_std: float,

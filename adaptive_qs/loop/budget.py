@@ -7,7 +7,7 @@ so that it may be fixed before the next choice.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from adaptive_qs.arguments import check_choice
 from adaptive_qs.cliques import Array, downward_closure, maximal_cliques
-from adaptive_qs.domain import Clique, Domain, subsets
+from adaptive_qs.domain import Clique, subsets
 from adaptive_qs.loop import LEVELS
 from adaptive_qs.loop.candidates import (
     FALL,
@@ -28,9 +28,9 @@ from adaptive_qs.loop.candidates import (
     measurable_cliques,
     with_levels,
 )
-from adaptive_qs.loop.estimates import CELLS_ALONE, Estimates, Strategies, measurement_cost
+from adaptive_qs.loop.estimates import Estimates
 from adaptive_qs.loop.expected import DEPENDENCE, CellSizeHistogram, ErrorCurves, mean_error
-from adaptive_qs.loop.planner import ConditionalPlanner
+from adaptive_qs.loop.planner import ConditionalPlanner, initial_share, one_way_plan
 from adaptive_qs.privacy.accounting import choice_cost
 from adaptive_qs.privacy.events import UNITS_PER_RHO
 from adaptive_qs.residual import ReferenceModel
@@ -43,80 +43,8 @@ TOTAL_SHARE = 0.01
 """Part of ρ spent on the number of rows before anything else."""
 
 
-def one_way_precisions(workload: Workload, rho: float) -> Array:
-    """Return the precision (1 / rows²) of each attribute's marginal that costs ``rho`` in all.
-
-    A variance σ_i² ∝ (w_i n_i)^(−2/3) minimises the summed L1 error Σ w_i n_i σ_i of noisy
-    marginals that cost Σ 1/(2σ_i²), with w_i as for :attr:`Workload.column_weights`.
-    """
-    weight = (workload.column_weights * workload.domain.sizes) ** (2 / 3)
-    return 2 * rho * weight / math.fsum(weight)
-
-
-def assumed_shares(domain: Domain) -> tuple[Array, ...]:
-    """Return shares by Zipf's law, before any count: codes as frequent as 1, 1/2, 1/3, ..."""
-    zipf = (1 / np.arange(1.0, size + 1) for size in domain.sizes)
-    return tuple(weights / weights.sum() for weights in zipf)
-
-
-def initial_share(
-    workload: Workload, candidates: Sequence[Clique], rho: float, total: float
-) -> float:
-    """Return the share of the budget for the one-way marginals, from public and released values.
-
-    A combination is off by a/√s + b/√(1 − s) if single columns get the part s of the budget: a and
-    b are the mean L1 errors (share of the rows) that the columns of a combination, as the workload
-    weighs them, and what it adds to them, would have for all of the budget, divided evenly among
-    combinations. That is least
-    where s / (1 − s) = (a/b)^(2/3). Only combinations are measured that are left with less than
-    ``DEPENDENCE``, so b is at most half of it, the mean if they are left with anything up to it.
-    The share is kept between 0.1 and 0.9.
-
-    Args:
-        workload: what matters.
-        candidates: its marginals.
-        rho: of the whole run.
-        total: the noisy number of rows.
-    """
-    several = [clique for clique in candidates if len(clique) > 1]
-    if not several:
-        return 0.9
-    domain = workload.domain
-    noise_std = 1 / np.sqrt(one_way_precisions(workload, rho))
-    single = math.sqrt(2 / math.pi) * noise_std * np.array(domain.sizes) / max(total, 1.0)
-    columns = math.fsum(map(len, several)) / len(several)
-    a = columns * float(np.average(single, weights=workload.column_weights))
-    b = min(mean_error(assumed_shares(domain), total, several, rho), DEPENDENCE / 2)
-    return float(np.clip(a ** (2 / 3) / (a ** (2 / 3) + b ** (2 / 3)), 0.1, 0.9))
-
-
-def one_way_plan(
-    workload: Workload,
-    rho: float,
-    strategies: Strategies = CELLS_ALONE,
-    replaced: bool = False,
-) -> dict[Clique, float]:
-    """Return the precision (1 / rows²) of each single column; costs as :func:`measurement_cost`.
-
-    A column with a strategy gets the ρ that it would get for its cells.
-    """
-    domain, precision = workload.domain, one_way_precisions(workload, rho)
-    total_precision = math.fsum(x / n for x, n in zip(precision, domain.sizes))
-    cost = measurement_cost(domain, ()) * total_precision
-    costs = (
-        measurement_cost(domain, (i,), replaced=replaced)
-        for i, n in enumerate(domain.sizes)
-        if n > 1
-    )
-    several = (x for x, n in zip(precision, domain.sizes) if n > 1)
-    cost += math.fsum(p * x for p, x in zip(costs, several))
-    unit = 2 * rho / cost
-    precisions: dict[Clique, float] = {(): unit * total_precision}
-    precisions |= {(i,): unit * float(precision[i]) for i, n in enumerate(domain.sizes) if n > 1}
-    for i in strategies:
-        by_cells = measurement_cost(domain, (i,), replaced=replaced)
-        precisions[i,] *= by_cells / measurement_cost(domain, (i,), strategies, replaced)
-    return precisions
+FIRST_PART = 0.25
+"""Part of the budget of single columns that is spent before it is known how smooth they are."""
 
 
 MOST_SELECTING = 0.2
@@ -244,19 +172,37 @@ class LoopBudget:
         """Return the precision with which to measure the number of rows."""
         return {(): 2 * (self.rho * TOTAL_SHARE) / estimates.cost(())}
 
-    def for_columns(self, workload: Workload, estimates: Estimates) -> dict[Clique, float]:
-        """Return the precisions with which to measure the columns, and set aside what they cost."""
-        candidates = measurable_cliques(workload)
-        share = self.settings.initial_share or initial_share(
-            workload, candidates, self.rho, estimates.model.total
-        )
-        # The ledger rounds every charge up by less than a unit.
-        rounding = (len(workload.domain) + 2) / UNITS_PER_RHO
-        self.initial = self.rho * (max(share, 2 * TOTAL_SHARE) if candidates else 1.0)
-        self.initial = self.initial * (1 - SAFETY) - rounding
-        self.left = (self.rho - self.initial - rounding) * (1 - SAFETY)
-        columns_rho = self.initial - self.rho * TOTAL_SHARE
-        return one_way_plan(workload, columns_rho, estimates.strategies, estimates.replaced)
+    def for_columns(
+        self, workload: Workload, estimates: Estimates
+    ) -> Iterator[dict[Clique, float]]:
+        """Yield the precisions with which to measure the columns, and set aside what they cost.
+
+        Columns that can be smooth are measured in two steps. The second one adds what they lack by
+        the codes that are effective after the first one.
+        """
+        candidates, held = measurable_cliques(workload), dict[Clique, float]()
+        strategies, replaced = estimates.strategies, estimates.replaced
+        for part in (FIRST_PART, 1.0) if estimates.smooth_columns else (1.0,):
+            codes = estimates.effective_codes() if held else ()
+            share = self.settings.initial_share or initial_share(
+                workload, candidates, self.rho, estimates.model.total, codes
+            )
+            # The ledger rounds every charge up by less than a unit.
+            rounding = (1 + bool(held)) * (len(workload.domain) + 2) / UNITS_PER_RHO
+            initial = self.rho * (max(share, 2 * TOTAL_SHARE) if candidates else 1.0)
+            initial = initial * (1 - SAFETY) - rounding
+            columns_rho = initial - self.rho * TOTAL_SHARE
+            plan = one_way_plan(workload, part * columns_rho, strategies, replaced, codes)
+            if held:
+                spare = initial - self.initial
+                plan = {tau: max(x - held[tau], 0.0) for tau, x in plan.items()}
+                cost = math.fsum(estimates.cost(tau) * x / 2 for tau, x in plan.items())
+                if spare <= 0 or cost <= 0:
+                    return
+                plan = {tau: x * min(spare / cost, 1.0) for tau, x in plan.items() if x > 0}
+            held, self.initial = plan, initial - (1 - part) * columns_rho
+            self.left = (self.rho - self.initial - rounding) * (1 - SAFETY)
+            yield plan
 
     def pay(self, rho: float, measurements: int) -> None:
         """Subtract the cost of measurements that no selection preceded."""

@@ -7,18 +7,33 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import cached_property
 
 import numpy as np
 
 from adaptive_qs.cliques import Array
 from adaptive_qs.domain import Clique, Domain
-from adaptive_qs.generate.targets import positive_shares, project_to_simplex, single_targets
+from adaptive_qs.generate.targets import (
+    effective_codes,
+    make_target,
+    positive_shares,
+    project_to_simplex,
+    single_target,
+    single_targets,
+)
 from adaptive_qs.loop.expected import LEAST_ERROR
 from adaptive_qs.privacy.counts import Measurement, PrivateTable
 from adaptive_qs.privacy.events import Purpose
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.privacy.query import Centering, Identity, IntegerMap, LinearQuery
-from adaptive_qs.residual import ReferenceModel, centered, privacy_cost, uniform_reference
+from adaptive_qs.residual import (
+    ReferenceModel,
+    ResidualEstimate,
+    centered,
+    decompose,
+    privacy_cost,
+    uniform_reference,
+)
 from adaptive_qs.strategy.integer import ColumnStrategy, noise_by_attribute
 
 # Scaled form of a residual: release Ξv + discrete Gaussian of variance σ²n², divide by n, where v
@@ -62,6 +77,8 @@ def is_scaled(domain: Domain, residual: Clique) -> bool:
 Strategies = Mapping[int, ColumnStrategy]
 """How single columns are measured, by attribute; the others by their cells."""
 CELLS_ALONE: Strategies = {}
+SMOOTH_CODES = 8
+"""Ordered columns with more codes can be smooth."""
 
 
 def measurement_cost(
@@ -105,11 +122,17 @@ class Estimates:
         model: estimates of every marginal (Recon, with the product reference).
         strategies: how single columns are measured, by attribute; the others by their cells.
         replaced: whether neighbours have a row in another's place.
+        left: the part of the noise variance that smoothing leaves, by single column, if the
+            estimates of columns are smoothed. Their precision is higher then, and costs less.
+        unsmoothed: the same without smoothing, which is what is released. Measurements are added
+            to both.
     """
 
     model: ReferenceModel
     strategies: Strategies = field(default_factory=dict)
     replaced: bool = False
+    left: Mapping[Clique, float] = field(default_factory=dict)
+    unsmoothed: Estimates | None = None
 
     @classmethod
     def uniform(cls, domain: Domain, strategies: Strategies, replaced: bool) -> Estimates:
@@ -130,7 +153,56 @@ class Estimates:
 
     def cost(self, residual: Clique) -> float:
         """Return p_τ; see :func:`measurement_cost`."""
-        return measurement_cost(self.model.domain, residual, self.strategies, self.replaced)
+        cost = measurement_cost(self.model.domain, residual, self.strategies, self.replaced)
+        return cost * self.left.get(residual, 1.0)
+
+    @cached_property
+    def smooth_columns(self) -> tuple[int, ...]:
+        """Attributes whose noise can be smoothed along their codes, by public sizes."""
+        every = enumerate(self.model.domain.attributes)
+        ordered = (i for i, one in every if one.ordered and one.size > SMOOTH_CODES)
+        return tuple(i for i in ordered if i not in self.strategies)
+
+    def effective_codes(self) -> list[float]:
+        """Return how many codes of each column are worth as much error as its smoothed counts."""
+        codes: list[float] = [*self.model.domain.sizes]
+        known: dict[tuple[bytes, float, int], float] = {}  # of columns that are equal
+        for i in self.smooth_columns:
+            std = make_target(self.model, (i,)).noise_std
+            beyond, noisy = self.model.domain.attributes[i].beyond, self.model.marginal((i,))
+            same = noisy.tobytes(), std, beyond
+            if same not in known:
+                known[same] = effective_codes(noisy, std, self.total, beyond)
+            codes[i] = known[same]
+        return codes
+
+    def smoothed(self) -> Estimates:
+        """Return the same with smoothed columns."""
+        codes, model = self.effective_codes(), self.model
+        left: dict[Clique, float] = {}
+        left |= {(i,): (codes[i] / model.domain.sizes[i]) ** 2 for i in self.smooth_columns}
+        found = {
+            tau: ResidualEstimate(_smoothed(model, tau), model.precision(tau) / part)
+            for tau, part in left.items()
+        }
+        estimates = {**model.estimates, **found}
+        again = ReferenceModel(model.domain, model.reference, estimates, model.column_noise)
+        return replace(self, model=again, left=left, unsmoothed=self)
+
+    def noise_variance(self, residual: Clique, precision: float) -> float:
+        """Return the noise variance (rows²) with which to measure for this precision."""
+        return 1 / (precision * self.left.get(residual, 1.0))
+
+    def add(self, residual: Clique, values: Array, noise_variance: float) -> None:
+        """Average in a measurement (rows), and smooth the mean if columns are smoothed."""
+        precision = 1 / (noise_variance * self.left.get(residual, 1.0))
+        if self.unsmoothed is not None:
+            self.unsmoothed.add(residual, values, noise_variance)
+            if residual in self.left:  # the values whose average with those held is smooth
+                held = self.model.estimates[residual]
+                mean = _smoothed(self.unsmoothed.model, residual)
+                values = mean + held.precision / precision * (mean - held.values)
+        self.model.update(residual, values, precision)
 
     def moved(self, clique: Clique, before: Array) -> float:
         """Return by how much (L1, rows) a marginal differs from an earlier estimate of it."""
@@ -162,6 +234,11 @@ class Estimates:
             residual: _estimate(domain, residual, noisy, _find_strategy(residual, self.strategies))
             for residual, noisy in zip(noise_variances, mechanisms.measure(measurements))
         }
+
+
+def _smoothed(model: ReferenceModel, column: Clique) -> Array:
+    """Return the residual of a column with smoothed counts (rows)."""
+    return decompose(single_target(model, column[0]).counts, column, column)
 
 
 def _find_strategy(residual: Clique, strategies: Strategies) -> ColumnStrategy | None:

@@ -16,22 +16,20 @@ from numpy.typing import NDArray
 from adaptive_qs.cliques import Array, maximal_cliques
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.loop.budget import (
+    FIRST_PART,
     TABULATED_ROWS,
     TOTAL_SHARE,
     LoopBudget,
     LoopSettings,
     Opening,
     RoundPlan,
-    assumed_shares,
-    initial_share,
-    one_way_plan,
     plan_opening,
 )
 from adaptive_qs.loop.candidates import CandidateSet, measurable_cliques, with_levels
 from adaptive_qs.loop.estimates import Estimates, measurement_cost
 from adaptive_qs.loop.expected import DEPENDENCE, CellSizeHistogram, ErrorCurves, mean_error
 from adaptive_qs.loop.loop import choose_rounds
-from adaptive_qs.loop.planner import Errors
+from adaptive_qs.loop.planner import Errors, assumed_shares, initial_share, one_way_plan
 from adaptive_qs.pages.words import at_resolution, counted, join_first
 from adaptive_qs.residual import ReferenceModel, ResidualEstimate
 from adaptive_qs.workload.workload import Workload
@@ -207,7 +205,9 @@ class LoopForecast:
 
     def _start(self, rows: int) -> _Start:
         domain = self.workload.domain
-        first, initial = _initial_precisions(self.workload, self.rho, rows)
+        first, initial, codes = _initial_precisions(self.workload, self.rho, rows)
+        # What smoothing leaves of the noise of columns is all there is while the loop chooses.
+        first |= {(i,): first[i,] * (domain.sizes[i] / n) ** 2 for i, n in codes.items()}
         left = self.rho * (1 - initial)
         if self.settings.levels == "auto" and self.settings.reference == "product":
             shares = assumed_shares(domain)
@@ -229,15 +229,9 @@ class LoopForecast:
         return frozenset(i for i in self._combined if 2 * sum(i in some for some in missed) > runs)
 
     def _opening(self, rows: int) -> Opening:
-        domain = self.workload.domain
-        first, initial = _initial_precisions(self.workload, self.rho, rows)
-        estimates = {
-            tau: ResidualEstimate(np.full(domain.shape(tau), 0.0 if tau else rows), precision)
-            for tau, precision in first.items()
-        }
-        model = ReferenceModel(domain, assumed_shares(domain), estimates)
-        left = self.rho * (1 - initial)
-        return plan_opening(Estimates(model), self.workload, left, self.settings)
+        first, initial, _ = _initial_precisions(self.workload, self.rho, rows)
+        estimates = _assumed_columns(self.workload.domain, first, rows)
+        return plan_opening(estimates, self.workload, self.rho * (1 - initial), self.settings)
 
     def _connected(self, start: _Start, seed: int) -> set[int]:
         domain, connected = start.choices.domain, set[int]()
@@ -358,11 +352,32 @@ class _Start(NamedTuple):
 
 def _initial_precisions(
     workload: Workload, rho: float, rows: float
-) -> tuple[dict[Clique, float], float]:
-    """Return the precision (1 / rows²) of the first residuals, and their share of ``rho``."""
+) -> tuple[dict[Clique, float], float, dict[int, float]]:
+    """Return the precision (1 / rows²) of the first residuals, and their share of ``rho``.
+
+    The third are the effective codes of columns that can be smooth. They are as smooth as the
+    assumed shares, if the number of rows is known.
+    """
     domain, candidates = workload.domain, measurable_cliques(workload)
     combined = any(len(clique) > 1 for clique in candidates)
     share = initial_share(workload, candidates, rho, rows) if combined else 1.0
-    precisions = one_way_plan(workload, rho * (share - TOTAL_SHARE))
+    precisions = one_way_plan(workload, FIRST_PART * rho * (share - TOTAL_SHARE))
+    columns = _assumed_columns(domain, precisions, rows)
+    codes = columns.effective_codes() if rows and columns.smooth_columns else ()
+    if codes and combined:
+        share = initial_share(workload, candidates, rho, rows, codes)
+    precisions = one_way_plan(workload, rho * (share - TOTAL_SHARE), codes=codes)
     precisions[()] += 2 * rho * TOTAL_SHARE / measurement_cost(domain, ())
-    return precisions, share
+    return precisions, share, {i: codes[i] for i in columns.smooth_columns if codes}
+
+
+def _assumed_columns(domain: Domain, precisions: Mapping[Clique, float], rows: float) -> Estimates:
+    """Return estimates of the number of rows and of columns, with the assumed shares."""
+    shares = assumed_shares(domain)
+    estimates = {
+        tau: ResidualEstimate(rows * (shares[tau[0]] - 1 / shares[tau[0]].size), precision)
+        if tau
+        else ResidualEstimate(np.array(float(rows)), precision)
+        for tau, precision in precisions.items()
+    }
+    return Estimates(ReferenceModel(domain, shares, estimates))

@@ -107,7 +107,8 @@ def run_loop(
     estimates = Estimates.uniform(table.domain, strategies, mechanisms.ledger.unit.replaced)
     # Lines 4-7: the number of rows, then every column; the columns become the reference.
     measure_residuals(table, mechanisms, estimates, budget.for_total(estimates))
-    measure_residuals(table, mechanisms, estimates, budget.for_columns(workload, estimates))
+    for precisions in budget.for_columns(workload, estimates):
+        measure_residuals(table, mechanisms, estimates, precisions)
     estimates = with_columns_as_reference(estimates, budget.settings)
     rounds: list[Round] = []
     if measurable_cliques(workload):
@@ -124,7 +125,8 @@ def run_loop(
             for past in choose_rounds(world, every, budget, opening.precisions):
                 rounds.append(past)
                 on_round(past, budget.spent_share)
-            estimates = selecting.with_reference(estimates.model.reference)
+            measured = selecting.unsmoothed or selecting
+            estimates = measured.with_reference(estimates.model.reference)
     return LoopResult(estimates.model, tuple(rounds), budget.initial, strategies)
 
 
@@ -243,9 +245,9 @@ def measure_residuals(
     precisions: Mapping[Clique, float],
 ) -> dict[Clique, float]:
     """Measure residuals in one transaction, and average them in; return their noise variances."""
-    variances = {residual: 1 / precision for residual, precision in precisions.items()}
+    variances = {tau: estimates.noise_variance(tau, each) for tau, each in precisions.items()}
     for residual, values in estimates.measured(table, mechanisms, variances).items():
-        estimates.model.update(residual, values, precisions[residual])
+        estimates.add(residual, values, variances[residual])
     return variances
 
 
@@ -274,7 +276,8 @@ def for_selection(
     error = mean_error(model.reference, model.total, candidates, budget.left)
     if settings.levels == "auto" and not opened:
         domain = with_levels(domain, model, candidates, error)
-    return estimates.with_reference(compared_with(model.reference, error), domain)
+    found = estimates.with_reference(compared_with(model.reference, error), domain)
+    return found.smoothed() if found.smooth_columns else found
 
 
 def measure_opening(

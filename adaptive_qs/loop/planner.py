@@ -13,7 +13,10 @@ from scipy.sparse import csr_matrix
 
 from adaptive_qs.cliques import Array, CliqueIndex
 from adaptive_qs.domain import Clique, Domain, subsets
+from adaptive_qs.loop.estimates import CELLS_ALONE, Strategies, measurement_cost
+from adaptive_qs.loop.expected import DEPENDENCE, mean_error
 from adaptive_qs.residual import axis_weight
+from adaptive_qs.workload.workload import Workload
 
 # Conditional ResidualPlanner: how precisely to measure each residual, given what is known.
 # Problem (7)-(8) of Fuentes et al.: minimise Σ v_τ / (x_τ + a_τ) over x ≥ 0 with Σ p_τ x_τ ≤ c,
@@ -297,3 +300,86 @@ class _AxisWeights:
             return axis_weight(domain, position, domain.columns((position,))[0], True)
         chain = domain.chain(position)
         return axis_weight(domain, position, chain[step], False) if step < len(chain) else np.nan
+
+
+def one_way_precisions(workload: Workload, rho: float, codes: Sequence[float] = ()) -> Array:
+    """Return the precision (1 / rows²) of each attribute's marginal that costs ``rho`` in all.
+
+    A variance σ_i² ∝ (w_i n_i)^(−2/3) minimises the summed L1 error Σ w_i n_i σ_i of noisy
+    marginals that cost Σ 1/(2σ_i²), with w_i as for :attr:`Workload.column_weights`. n_i are
+    ``codes``, the effective ones if columns are smoothed; by default, all.
+    """
+    weight = (workload.column_weights * (codes or workload.domain.sizes)) ** (2 / 3)
+    return 2 * rho * weight / math.fsum(weight)
+
+
+def assumed_shares(domain: Domain) -> tuple[Array, ...]:
+    """Return shares by Zipf's law, before any count: codes as frequent as 1, 1/2, 1/3, ..."""
+    zipf = (1 / np.arange(1.0, size + 1) for size in domain.sizes)
+    return tuple(weights / weights.sum() for weights in zipf)
+
+
+def initial_share(
+    workload: Workload,
+    candidates: Sequence[Clique],
+    rho: float,
+    total: float,
+    codes: Sequence[float] = (),
+) -> float:
+    """Return the share of the budget for the one-way marginals, from public and released values.
+
+    A combination is off by a/√s + b/√(1 − s) if single columns get the part s of the budget: a and
+    b are the mean L1 errors (share of the rows) that the columns of a combination, as the workload
+    weighs them, and what it adds to them, would have for all of the budget, divided evenly among
+    combinations. That is least
+    where s / (1 − s) = (a/b)^(2/3). Only combinations are measured that are left with less than
+    ``DEPENDENCE``, so b is at most half of it, the mean if they are left with anything up to it.
+    The share is kept between 0.1 and 0.9.
+
+    Args:
+        workload: what matters.
+        candidates: its marginals.
+        rho: of the whole run.
+        total: the noisy number of rows.
+        codes: as for :func:`one_way_precisions`.
+    """
+    several = [clique for clique in candidates if len(clique) > 1]
+    if not several:
+        return 0.9
+    domain = workload.domain
+    noise_std = 1 / np.sqrt(one_way_precisions(workload, rho, codes))
+    single = math.sqrt(2 / math.pi) * noise_std * (codes or domain.sizes) / max(total, 1.0)
+    columns = math.fsum(map(len, several)) / len(several)
+    a = columns * float(np.average(single, weights=workload.column_weights))
+    b = min(mean_error(assumed_shares(domain), total, several, rho), DEPENDENCE / 2)
+    return float(np.clip(a ** (2 / 3) / (a ** (2 / 3) + b ** (2 / 3)), 0.1, 0.9))
+
+
+def one_way_plan(
+    workload: Workload,
+    rho: float,
+    strategies: Strategies = CELLS_ALONE,
+    replaced: bool = False,
+    codes: Sequence[float] = (),
+) -> dict[Clique, float]:
+    """Return the precision (1 / rows²) of each single column; costs as :func:`measurement_cost`.
+
+    A column with a strategy gets the ρ that it would get for its cells.
+    """
+    domain, precision = workload.domain, one_way_precisions(workload, rho, codes)
+    total_precision = math.fsum(x / n for x, n in zip(precision, domain.sizes))
+    cost = measurement_cost(domain, ()) * total_precision
+    costs = (
+        measurement_cost(domain, (i,), replaced=replaced)
+        for i, n in enumerate(domain.sizes)
+        if n > 1
+    )
+    several = (x for x, n in zip(precision, domain.sizes) if n > 1)
+    cost += math.fsum(p * x for p, x in zip(costs, several))
+    unit = 2 * rho / cost
+    precisions: dict[Clique, float] = {(): unit * total_precision}
+    precisions |= {(i,): unit * float(precision[i]) for i, n in enumerate(domain.sizes) if n > 1}
+    for i in strategies:
+        by_cells = measurement_cost(domain, (i,), replaced=replaced)
+        precisions[i,] *= by_cells / measurement_cost(domain, (i,), strategies, replaced)
+    return precisions

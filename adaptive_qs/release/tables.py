@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -31,6 +31,7 @@ from adaptive_qs.table.bin_density import build_drawers
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.encode import decode
 from adaptive_qs.table.files import STAMP_KEY, compute_sha256
+from adaptive_qs.table.generated import with_generated
 from adaptive_qs.table.schema import SET_MEMBER, Schema
 from adaptive_qs.table.tables import MeasuredTable, TableSet
 
@@ -103,8 +104,7 @@ class ReleaseSet:
         for table, release in zip(measured, self.tables.values()):
             if release.schema.fingerprint != table.schema.fingerprint:
                 raise ValueError(f"the columns of {table.name} are not those of the schema")
-            same = release.manifest.protects.query == first.protects.query
-            if not same or any(getattr(release.manifest, n) != getattr(first, n) for n in _SAME):
+            if any(getattr(release.manifest, n) != getattr(first, n) for n in _SAME):
                 raise ValueError("the promises of the tables differ")
             related = release.manifest.protects.related
             if not self.schema.is_set:
@@ -137,7 +137,7 @@ class ReleaseSet:
         below = sorted(self.schema.measured()[1:], key=lambda each: each.name)
         rows = [f"{each.rows_per_unit:,} of {each.name}" for each in below]
         protects = self.manifest.protects
-        return f"{protects.protected}, at most {' and '.join(rows)}{protects.queried}"
+        return f"{protects.protected}, at most {' and '.join(rows)}"
 
     @property
     def events(self) -> tuple[Event, ...]:
@@ -198,7 +198,6 @@ class ReleaseSet:
         workers: int = 1,
         progress: PhaseProgress | None = None,
         where: str | None = None,
-        balance: str | None = None,
     ) -> Iterator[DrawnTable]:
         """Yield synthetic tables, root first; draw all pages of one before taking the next.
 
@@ -213,37 +212,35 @@ class ReleaseSet:
             workers: Threads; the tables do not depend on it.
             progress: Called in each phase.
             where: A condition that all rows of the root meet; it may name numbers of children.
-            balance: A column of the root whose values its rows have in equal numbers.
 
         Raises:
-            InputError: A number is out of range, or the condition or the column cannot be met.
+            InputError: A number is out of range, or the condition cannot be met.
         """
         seed = chosen_seed(seed)
-        steered = where is not None or balance is not None
-        selected = self._check_steered(where, balance) if self.schema.is_set else ()
+        selected: Clique = ()
         population: dict[str, Rows] = {}
-        if steered and self.schema.is_set:  # as rows are among those that were measured
+        if where is not None and self.schema.is_set:  # as rows are among those that were measured
+            selected = self._check_where(where)
             family = _Family(self, seed, workers, progress)
             for each in family.draw(self.root.draw(None, seed, workers, progress), inner=True):
                 _ = [*each.pages]
             population = family.given
-        drawing = self.root.draw(num_rows, seed, workers, progress, where, balance)
+        drawing = self.root.draw(num_rows, seed, workers, progress, where)
         family = _Family(self, seed, workers, progress, selected, population)
         yield from family.draw(drawing)
 
-    def _check_steered(self, where: str | None, balance: str | None) -> Clique:
+    def _check_where(self, where: str) -> Clique:
         """Return the columns of the root that choose rows; refuse columns of other tables."""
-        root, requested = self.root.schema, [] if balance is None else [balance]
-        named = {c.name: c for release in self.tables.values() for c in release.schema.columns}
-        if where is not None:
-            from adaptive_qs.table.grammar import parse_condition  # few samples need it
+        from adaptive_qs.table.grammar import parse_condition  # few samples need it
 
-            with suppress(InputError):  # refused with the columns of the root
-                requested += parse_condition(where, {**named, **root.by_name}).columns()
+        root, requested = self.root.schema, list[str]()
+        named = {c.name: c for release in self.tables.values() for c in release.schema.columns}
+        with suppress(InputError):  # refused with the columns of the root
+            requested += parse_condition(where, {**named, **root.by_name}).columns()
         if other := [name for name in requested if name in named and name not in root.by_name]:
             raise InputError(
-                f"{other[0]!r} is not a column of {self.schema.root}, and where and balance choose "
-                f"its rows: name {', '.join(root.names)}, or select from a larger sample"
+                f"{other[0]!r} is not a column of {self.schema.root}, and where chooses its rows: "
+                f"name {', '.join(root.names)}, or select from a larger sample"
             )
         return self.root.domain.clique(set(requested) & set(root.names))
 
@@ -356,7 +353,9 @@ class _Family:
             for above_name in schema.list_path(name):
                 rows.setdefault(above_name, 0)
             written = schema.written(name, rows) if schema.is_set else drawing.schema
-            pages = self._pages(table, own, parents) if schema.is_set else drawing.pages()
+            pages = drawing.pages()
+            if schema.is_set:
+                pages = self._pages(table, own, parents, [*written.written])
             yield DrawnTable(name, written, rows[name], pages, own)
 
     def _draw_linked(self, table: MeasuredTable, number: int) -> Drawing:
@@ -377,8 +376,9 @@ class _Family:
         )  # fmt: skip
 
     def _pages(
-        self, table: MeasuredTable, drawing: Drawing | None, parents: NDArray[np.int64] | None
-    ) -> Iterator[pa.Table]:
+        self, table: MeasuredTable, drawing: Drawing | None, parents: NDArray[np.int64] | None,
+        names: Sequence[str],
+    ) -> Iterator[pa.Table]:  # fmt: skip
         """Yield the pages of a table with keys in the place of its numbers of children."""
         schema, codes, start = self.release.schema, list[Rows](), 0
         stamp = {STAMP_KEY: self.release.manifest.stamp}
@@ -396,7 +396,7 @@ class _Family:
             if own_key is not None:
                 keys = np.arange(rows.start, rows.stop) + 1
                 page = page.add_column(0, own_key, pa.array(keys, pa.int64()))
-            yield page.replace_schema_metadata(stamp)
+            yield page.select(names).replace_schema_metadata(stamp)
         if own_key is not None:
             none = np.zeros((0, len(table.schema.columns)), dtype=np.int32)
             self.codes[table.name] = np.concatenate([none, *codes])
@@ -404,4 +404,6 @@ class _Family:
 
 def _without_rows(schema: Schema) -> pa.Table:
     codes = CodedTable.from_parts(schema.domain(), [], 0)
-    return decode(codes, schema, np.random.default_rng(0))
+    return with_generated(
+        decode(codes, schema, np.random.default_rng(0)), schema.generated, 0, (0,)
+    )

@@ -151,30 +151,40 @@ def find_grid(values: NDArray[np.float64], decimals: int) -> Grid:
 
 
 def bins_for(rows: int) -> int:
-    """Return the most bins to propose for a column with ``rows`` values: 2 · rows^¼, 8 to 32.
+    """Return the most bins to propose for numbers of ``rows`` rows: √rows, 8 to 64.
 
-    A histogram over two columns is nearest to the truth with a number of bins per column that grows
-    as the fourth root of the rows (Scott 1992, Multivariate Density Estimation, section 3.4). The
-    factor of 2 leaves a cell of a pair √rows / 4 rows on average, so that cells stand out of the
-    noise.
+    A bin has √rows rows, which stand out of noise of as many. Finer bins than noise allows cost
+    little, since counts are smoothed along the order and pairs are measured over groups of codes;
+    coarse ones hide how columns depend on each other. Triples of 64 bins fit into memory.
     """
-    return max(8, min(32, round(2 * rows**0.25)))
+    return max(8, min(64, round(rows**0.5)))
 
 
 def codes_for(rows: int) -> int:
-    """Return the most values that keep a code each; fewer bins would hardly save codes."""
-    return bins_for(rows) * 3 // 2
+    """Return the most labels without doubt: 3 · rows^¼, 12 to 48.
+
+    A histogram over two columns is nearest to the truth with a number of codes per column that
+    grows as the fourth root of the rows (Scott 1992, Multivariate Density Estimation, section 3.4).
+    """
+    return max(8, min(32, round(2 * rows**0.25))) * 3 // 2
 
 
 def periods_for(rows: int) -> int:
     """Return the most days, weeks, months or the like to propose for ``rows`` dates or times.
 
     Granularities differ by about a factor of four, so twice `bins_for` gives about as many codes as
-    other columns have.
+    columns of numbers have.
     """
     return max(24, 2 * bins_for(rows))
 
 
+def hours_for(rows: int) -> int:
+    """Return the most hours to propose: with 150 rows each, a day keeps its course."""
+    return max(periods_for(rows), min(1_000, rows // 150))
+
+
+ROUNDING = 0.25
+"""Part of a bin by which its ends are rounded at most; further, counts would not be smooth."""
 PEAK = 3
 """A value is a peak if it has this many times the rows of either neighbour."""
 CROWDED = 2
@@ -296,7 +306,20 @@ def round_starts(values: Floats, weights: Floats, bins: int) -> list[int] | None
     return [*starts, top + 1]
 
 
-def private_heaps(values: Floats, weights: Floats, edges: Sequence[float]) -> dict[str, Any]:
+def common_step(values: Floats, weights: Floats) -> int:
+    """Return the largest usual number of which nearly all integers of many rows are multiples."""
+    least = 0.995 * weights.sum()
+    steps = sorted(m * 10**k for k in range(9) for m in (1, 2, 5))
+    found = 1
+    for step in steps:
+        held = weights[values % step == 0].sum() >= least
+        found = step if held and found < step <= values[-1] - values[0] else found
+    return found if len(values) > 10 else 1
+
+
+def private_heaps(
+    values: Floats, weights: Floats, edges: Sequence[float], step: int = 1
+) -> dict[str, Any]:
     """Return the keys by which the frequent values of a column are learnt; none without them.
 
     They are worth it if a tenth of the rows of bins with several values are on peaks, or if these
@@ -307,7 +330,7 @@ def private_heaps(values: Floats, weights: Floats, edges: Sequence[float]) -> di
     least = max(3, 0.001 * weights.sum())
     peaks = several & (weights >= least) & (weights >= PEAK * _max_neighbours(weights))
     whole = values[several & (values == np.rint(values))].astype(np.int64)
-    common = len(whole) > 1 and int(np.gcd.reduce(whole)) > 1
+    common = len(whole) > 1 and int(np.gcd.reduce(whole)) > step
     rows = weights[peaks].sum() + (weights[several].sum() if common else 0.0)
     enough = rows >= max(0.1 * weights[several].sum(), 0.02 * weights.sum(), 1.0)
     return {"private_heaps": HEAPS} if enough else {}
@@ -416,7 +439,7 @@ def _part_edges(part: _Part, bins: int, grid: Grid) -> Iterator[float]:
     if before or part.floor == -math.inf:
         yield bottom if bottom > part.floor else low
     for back, cut, ahead in zip([low, *cuts], cuts, [*cuts[1:], high]):
-        edge = grid.from_on(round_cut(cut, ahead / 2 - back / 2, grid.decimals))
+        edge = grid.from_on(round_cut(cut, ROUNDING * (ahead / 2 - back / 2), grid.decimals))
         if max(bottom, part.floor) < edge < min(top, part.ceiling):
             yield edge
     if after:

@@ -17,6 +17,7 @@ from adaptive_qs.generate import targets
 from adaptive_qs.generate.targets import (
     denoise_counts,
     denoise_model,
+    effective_codes,
     make_target,
     positive_shares,
     posterior_means,
@@ -272,6 +273,19 @@ def test_columns_without_a_measurement_are_those_of_the_reference():
         np.testing.assert_allclose(target.counts, 100 / target.counts.size)
         np.testing.assert_allclose(share, 1 / target.counts.size)
     assert denoise_model(model, singles).estimates.keys() == {()}
+
+
+def test_smooth_counts_are_worth_few_codes_and_clear_ones_all():
+    """A line needs two numbers. Counts that stand clear of the noise are what they are."""
+    rng = np.random.default_rng(3)
+    codes, std = np.arange(64.0), 30.0
+    for true, least, most in (
+        (100 + codes, 2, 24),  # below 8 standard deviations, where counts are clear
+        (rng.permutation(64) * 1000.0 + 200, 63.9, 64),
+        (np.where(codes % 8, 0, 5000.0), 40, 64),
+    ):
+        noisy = true + rng.normal(0, std, 64)
+        assert least <= effective_codes(noisy, std, true.sum()) <= most
 
 
 def test_what_stands_clear_of_the_noise_is_projected_as_before():

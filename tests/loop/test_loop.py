@@ -16,11 +16,13 @@ from scipy.optimize import minimize
 
 from adaptive_qs.audit.replay import AuditReport, Diverged, Run, compare
 from adaptive_qs.errors import BudgetExceeded
-from adaptive_qs.loop.budget import LoopBudget, LoopSettings, initial_share, one_way_precisions
+from adaptive_qs.generate.targets import single_target
+from adaptive_qs.loop.budget import LoopBudget, LoopSettings
 from adaptive_qs.loop.candidates import FALL, measurable_cliques
-from adaptive_qs.loop.estimates import MOST_UNIFORM, compared_with
+from adaptive_qs.loop.estimates import MOST_UNIFORM, Estimates, compared_with
 from adaptive_qs.loop.expected import DEPENDENCE, LEAST_ERROR, CellSizeHistogram
-from adaptive_qs.loop.loop import choose_rounds, run_loop
+from adaptive_qs.loop.loop import choose_rounds, measure_residuals, run_loop
+from adaptive_qs.loop.planner import initial_share, one_way_precisions
 from adaptive_qs.privacy.budget import Budget
 from adaptive_qs.privacy.events import GaussianEvent, SelectionEvent, Transcript
 from adaptive_qs.privacy.mechanisms import Mechanisms
@@ -409,6 +411,51 @@ def test_columns_are_measured_by_what_the_workload_weighs():
     assert found.sum() == pytest.approx(0.02)
     alike = one_way_precisions(Workload.all_ways(domain, 2), 0.01)
     assert found[1] > 1.5 * alike[1]
+
+
+def smooth_rows(count, seed=0):
+    """Rows of three columns of 40, 40 and 2 codes; the first has a smooth distribution."""
+    rng = np.random.default_rng(seed)
+    first = np.clip(rng.normal(20, 7, count), 0, 39).astype(int)
+    second = rng.choice(40, count, p=rng.dirichlet(np.full(40, 0.3)))
+    return list(zip(first.tolist(), second.tolist(), (first % 2).tolist()))
+
+
+def test_a_smooth_column_gets_less_of_the_budget_than_one_that_is_not():
+    domain, rows, rho = domain_of(40, 40, 2), smooth_rows(5_000), 0.05
+    settings = LoopSettings(opening=False)
+    recorder = Recorder(rho)
+    result = run(rows, Workload.all_ways(domain, 2), recorder, rho, settings)
+    smooth, rough = (result.model.precision((i,)) for i in (0, 1))
+    plan = one_way_precisions(Workload.all_ways(domain, 2), 1.0)
+    assert plan[0] == plan[1]
+    assert smooth < 0.8 * rough
+    assert 0.99 * rho <= spent(recorder.budget) <= Fraction(rho)
+    assert_replays(rows, rows[1:], Workload.all_ways(domain, 2), rho, settings)
+
+
+def test_while_the_loop_chooses_a_smoothed_column_is_as_precise_as_what_is_left_of_its_noise():
+    """The values are those of the smoothed mean of all measurements; a unit of ρ buys as much."""
+    domain = domain_of(40, 3)
+    mechanisms = Recorder(1.0)
+    table = mechanisms.table(counter_of(domain, [row[::2] for row in smooth_rows(3_000)]))
+    estimates = Estimates.uniform(domain, {}, False)
+    measure_residuals(table, mechanisms, estimates, {(): 0.01, (0,): 1e-3, (1,): 1e-3})
+    smoothed = estimates.smoothed()
+    part = smoothed.left[0,]
+    assert set(smoothed.left) == {(0,)}
+    assert 0.005 < part < 0.5
+    for cost in (0.0, 1e-3):
+        if cost:
+            variances = measure_residuals(table, mechanisms, smoothed, {(0,): cost / part})
+            assert variances[0,] == pytest.approx(1 / cost)
+        assert estimates.model.precision((0,)) == pytest.approx(1e-3 + cost)
+        assert smoothed.model.precision((0,)) == pytest.approx((1e-3 + cost) / part)
+        expected = single_target(estimates.model, 0).counts
+        found = smoothed.model.estimates[0,].values
+        np.testing.assert_allclose(found, expected - expected.mean(), atol=1e-8)
+    assert smoothed.cost((0,)) == pytest.approx(part * estimates.cost((0,)))
+    assert smoothed.cost((1,)) == estimates.cost((1,))
 
 
 def test_weak_dependences_are_looked_at_where_the_budget_suffices_for_all(monkeypatch):

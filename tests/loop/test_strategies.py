@@ -7,9 +7,10 @@ import pytest
 
 from adaptive_qs.audit.replay import AuditReport, Run, compare
 from adaptive_qs.loop import estimates as measure
-from adaptive_qs.loop.budget import LoopSettings, one_way_plan
+from adaptive_qs.loop.budget import LoopSettings
 from adaptive_qs.loop.estimates import measurement_cost
 from adaptive_qs.loop.loop import run_loop
+from adaptive_qs.loop.planner import one_way_plan
 from adaptive_qs.residual import measured_variance
 from adaptive_qs.strategy.integer import column_strategies
 from adaptive_qs.workload.file import WorkloadFile

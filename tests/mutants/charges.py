@@ -7,7 +7,7 @@ from unittest import mock
 
 from adaptive_qs.ledger.book import LedgerBook
 from adaptive_qs.ledger.run import LedgerRun
-from adaptive_qs.loop import budget, loop
+from adaptive_qs.loop import budget, estimates, loop
 from adaptive_qs.privacy import accounting
 from adaptive_qs.privacy import scores as scoring
 from adaptive_qs.privacy.budget import Budget
@@ -206,8 +206,13 @@ def redrawn(original, self, events, draw, definition=""):
 
 
 @peeking(budget, "initial_share", "a budget that depends on the data", checks.replay)
-def share_of_data(original, domain, candidates, rho, _):
-    return original(domain, candidates, rho, float(SEEN[0].count(())))
+def share_of_data(original, domain, candidates, rho, _, codes):
+    return original(domain, candidates, rho, float(SEEN[0].count(())), codes)
+
+
+@peeking(estimates, "effective_codes", "a smoothness that depends on the data", checks.levels)
+def private_smoothness(original, noisy, *more):
+    return original(noisy, *more) / (1 + int(SEEN[0].count(())) % 2)
 
 
 @peeking(loop, "compared_with", "a reference that depends on private counts", checks.replay)

@@ -135,7 +135,7 @@ def levels() -> list[str]:
     """A run of the loop over groups of codes, replayed on a neighbour."""
     try:
         test_levels.test_levels_replay_on_a_neighbour(test_levels.MANY[1:])
-    except (AssertionError, Diverged) as found:
+    except (AssertionError, Diverged, InputError) as found:
         return [str(found)]
     return []
 
@@ -327,8 +327,8 @@ def retry() -> list[str]:
         before = attempt(path, False, 7)
         try:
             after = attempt(path, True, math.inf)
-        except LedgerError:
-            return ["the resumed run took another course"]
+        except LedgerError as error:
+            return [f"the run cannot be resumed: {error}"]
     same = all(
         one.event == other.event and np.array_equal(one.output, other.output)
         for one, other in zip(before, after)
