@@ -69,7 +69,7 @@ def check_path(name: str, value: Any, refusal: type[InputError] = InputError) ->
         len(n.encode("utf-8", "surrogatepass")) > _MOST_NAME for n in names
     )
     if long or _is_content(text):
-        raise refusal(f"{name} is a text of {len(text):,} characters, not a path: give a path")
+        raise refusal(f"{name} is a text of {len(text):,} characters, not a path.")
 
 
 def _is_content(text: str) -> bool:
@@ -80,14 +80,14 @@ def _is_content(text: str) -> bool:
 def positive_integer(name: str, value: Any) -> int:
     """Return the value as an integer; raise InputError unless it is above 0."""
     if (number := as_integer(value)) is None or number < 1:
-        raise InputError(f"{name} is {shown(value)}: give a positive integer")
+        raise InputError(f"{name} is {shown(value)}. Use a positive integer.")
     return number
 
 
 def natural_number(name: str, value: Any) -> int:
     """Return the value as an integer; raise InputError unless it is at least 0."""
     if (number := as_integer(value)) is None or number < 0:
-        raise InputError(f"{name} is {shown(value)}: give a non-negative integer")
+        raise InputError(f"{name} is {shown(value)}. Use a non-negative integer.")
     return number
 
 
@@ -95,7 +95,7 @@ def positive_number(name: str, value: Any) -> float:
     """Return the value as a float; raise InputError unless it is positive and finite."""
     number = as_number(value)
     if number is None or not 0 < number < math.inf:
-        raise InputError(f"{name} is {shown(value)}: give a positive finite number")
+        raise InputError(f"{name} is {shown(value)}. Use a positive finite number.")
     return number
 
 
@@ -104,7 +104,7 @@ def learning_share(value: Any) -> float:
     part = as_number(value)
     if part is None or not 0 < part < 1:
         raise InputError(
-            f"learning-share is {shown(value)}: give a part of the budget above 0 and below 1"
+            f"learning-share is {shown(value)}. Use a part of the budget above 0 and below 1."
         )
     return part
 
@@ -126,7 +126,7 @@ def check_choice(what: str, name: Any, known: Collection[str]) -> str:
     """Return the name; raise InputError if it is not one of ``known``."""
     if isinstance(name, str) and name in known:
         return name
-    raise InputError(f"{what} is {shown(name)}: give one of {', '.join(known)}")
+    raise InputError(f"{what} is {shown(name)}. Use one of {', '.join(known)}.")
 
 
 class Registry(UserDict[str, T]):
@@ -171,8 +171,8 @@ class Estimator:
         for name, value in given.items():
             if name not in (known := _parameters(type(self))):
                 raise InputError(
-                    f"{type(self).__name__} has no parameter {name!r}: give one of "
-                    f"{', '.join(known)}"
+                    f"{type(self).__name__} has no parameter {name!r}. Use one of "
+                    f"{', '.join(known)}."
                 )
             setattr(self, name, value)
         return self

@@ -51,7 +51,7 @@ class Attribute:
         size = as_integer(self.size)
         if size is None or size < 1:
             raise SchemaError(
-                f"attribute {self.name!r} has size {shown(self.size)}: give a positive integer"
+                f"attribute {self.name!r} has size {shown(self.size)}. Use a positive integer."
             )
         object.__setattr__(self, "size", size)
 

@@ -111,7 +111,7 @@ def read_json(path: str | Path, refusal: type[InputError], claim: Claim | None =
     except UnicodeDecodeError:
         problem = "not UTF-8 text: save the file as UTF-8"
     except json.JSONDecodeError as error:
-        problem = f"not valid JSON (line {error.lineno}: {error.msg})"
+        problem = f"not valid JSON (line {error.lineno}: {error.msg}): correct or replace it"
     except ValueError as error:
         problem = str(error)
     except RecursionError:
@@ -211,7 +211,7 @@ def _short(value: Any) -> str:
 
 def _integer(text: str) -> int:
     if len(text) > MOST_DIGITS:
-        raise ValueError(f"a number of {len(text):,} digits: give at most {MOST_DIGITS:,}")
+        raise ValueError(f"a number of {len(text):,} digits. Use at most {MOST_DIGITS:,}.")
     return int(text)
 
 
@@ -225,8 +225,8 @@ _WORDS = {
     "literal_error": "must be {expected}",
     "string_type": "must be text: write it in quotes",
     "too_short": "must not be empty",
-    "too_long": "is too long: give at most {max_length}",
-    "string_too_long": "is too long: give at most {max_length} characters",
+    "too_long": "is too long. Use at most {max_length}.",
+    "string_too_long": "is too long. Use at most {max_length} characters.",
     "tuple_type": "must be a list in square brackets",
     "model_type": "must be an object in braces",
     "model_attributes_type": "must be an object in braces",
@@ -234,7 +234,7 @@ _WORDS = {
     "bool_type": "must be true or false",
     "int_type": "must be a whole number",
     "int_parsing": "must be a whole number",
-    "int_parsing_size": "is too large a number: give a smaller one",
+    "int_parsing_size": "is too large a number. Use a smaller one.",
     "int_from_float": "must be a whole number",
     "float_type": "must be a number",
     "float_parsing": "must be a number",
@@ -266,7 +266,7 @@ def _finite(text: str) -> float:
 
 
 def _no_constant(name: str, place: str = "") -> float:
-    raise ValueError(f"{place}{name} is not a number that JSON can hold: give a finite one")
+    raise ValueError(f"{place}{name} is not a number that JSON can hold. Use a finite one.")
 
 
 class _Constant(float):

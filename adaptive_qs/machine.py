@@ -48,7 +48,7 @@ def memory_bytes(ceiling: int | str | None) -> int:
     if size is None and isinstance(ceiling, str) and (parts := _SIZE.fullmatch(ceiling.strip())):
         size = int(float(parts[1]) * _UNITS[parts[2].upper()])
     if size is None or size < 1:
-        raise InputError(f"max-memory is {shown(ceiling)}: give a size such as 3GB")
+        raise InputError(f"max-memory is {shown(ceiling)}. Use a size such as 3GB.")
     return size
 
 
@@ -88,7 +88,7 @@ def plan_workers(workers: int | None) -> int:
         return len(usable(0)) if usable else os.cpu_count() or 1
     threads = positive_integer("workers", workers)
     if threads > MOST_WORKERS:
-        raise InputError(f"workers is {threads:,}: give at most {MOST_WORKERS:,}")
+        raise InputError(f"workers is {threads:,}. Use at most {MOST_WORKERS:,}.")
     return threads
 
 

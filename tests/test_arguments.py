@@ -99,12 +99,12 @@ def test_a_table_in_the_place_of_a_parameter_is_not_shown():
 
 @pytest.mark.parametrize("bad", [True, "3", 3.0, np.float64(3), 0, np.int64(-1)])
 def test_rows_and_seeds_of_a_sample_are_whole_numbers(fitted, bad):
-    with pytest.raises(InputError, match=r"number of rows is .*: give a positive integer"):
+    with pytest.raises(InputError, match=r"number of rows is .*. Use a positive integer"):
         fitted.sample(bad)
-    with pytest.raises(InputError, match=r"workers is .*: give a positive integer"):
+    with pytest.raises(InputError, match=r"workers is .*. Use a positive integer"):
         fitted.release_.sample(3, workers=bad)
     if bad != 0 or isinstance(bad, bool):
-        with pytest.raises(InputError, match=r"seed is .*: give a non-negative integer"):
+        with pytest.raises(InputError, match=r"seed is .*. Use a non-negative integer"):
             fitted.sample(3, seed=bad)
 
 
@@ -112,7 +112,7 @@ def test_rows_and_seeds_of_a_sample_are_whole_numbers(fitted, bad):
 @pytest.mark.parametrize("bad", [True, "0.5", np.bool_(False)])
 def test_what_is_no_number_is_refused_by_plan_and_answer(name, bad):
     given = {name: bad} if name in ("cost", "epsilon") else {"rho": 1, name: bad}
-    words = f"{name.replace('_', '-')} is .*: give"
+    words = rf"{name.replace('_', '-')} is .*\. Use"
     for ask in (adaptive_qs.plan, lambda *a, **k: adaptive_qs.answer(FRAME, *a, **k)):
         with pytest.raises(InputError, match=words):
             ask(SCHEMA, **given)
@@ -127,7 +127,7 @@ def test_a_confidence_is_a_number_between_0_and_1(bad):
 
 def test_sizes_and_weights_that_are_no_numbers_are_refused():
     for bad in (True, "3", 2.5, 0):
-        with pytest.raises(InputError, match=r"size .*: give a positive integer"):
+        with pytest.raises(InputError, match=r"size .*. Use a positive integer"):
             Domain.from_sizes({"a": bad})
         with pytest.raises(InputError, match="schema"):
             Schema.parse({"a": bad})
@@ -137,9 +137,9 @@ def test_sizes_and_weights_that_are_no_numbers_are_refused():
 
 
 def test_messages_show_numbers_of_numpy_as_numbers():
-    with pytest.raises(InputError, match=r"^epsilon is -1\.0: "):
+    with pytest.raises(InputError, match=r"^epsilon is -1\.0\. "):
         Synthesizer(epsilon=np.float64(-1)).fit(FRAME, schema=SCHEMA)
-    with pytest.raises(InputError, match=r"^workers is 0: "):
+    with pytest.raises(InputError, match=r"^workers is 0\. "):
         Synthesizer(rho=1, workers=np.int64(0)).fit(FRAME, schema=SCHEMA)
 
 

@@ -14,11 +14,11 @@ BAD = {
     "twice": (b'{"a": 1, "b": {"c": 1, "c": 2}}', "key 'c' occurs twice"),
     "nan": (b'{"a": NaN}', "NaN is not a number"),
     "infinity": (b"[-Infinity]", "-Infinity is not a number"),
-    "alone": (b"Infinity", "x.json: Infinity is not a number that JSON can hold: give a finite"),
+    "alone": (b"Infinity", "x.json: Infinity is not a number that JSON can hold. Use a finite"),
     "in a part": (b'{"b": 1, "parts": [1, {"w": NaN}]}', "x.json: part 2: w: NaN is not a number"),
     "in a list": (b'{"edges": [0, NaN]}', "x.json: edge 2: NaN is not"),
     "nested": (b'{"a": {"b": [[NaN]], "c": Infinity}}', "x.json: a.b.0.0: NaN is not a number"),
-    "digits": (b'{"a": -' + b"1" * 5000 + b"}", "a number of 5,001 digits: give at most 1,000"),
+    "digits": (b'{"a": -' + b"1" * 5000 + b"}", "a number of 5,001 digits. Use at most 1,000"),
     "depth": (b"[" * 200_000, "nested too deeply"),
 }
 

@@ -127,7 +127,7 @@ def test_what_the_data_are_is_said_in_public(tmp_path):
         assert model.schema_.about == {
             "title": "People", "licence": "CC0", "description": "Made up.",
         }  # fmt: skip
-    for wrong, said in (({"titel": "x"}, "about.titel"), (3, "about is 3: give a mapping")):
+    for wrong, said in (({"titel": "x"}, "about.titel"), (3, "about is 3. Use a mapping")):
         with pytest.raises(InputError, match=said):
             Synthesizer(rho=10, about=wrong).fit("no such file", schema=schema)
 
@@ -174,8 +174,8 @@ def test_insecure_noise_warns_and_its_data_frames_carry_the_stamp(kind, recwarn)
 
 
 BAD = {
-    "neither": ({}, "neither epsilon nor rho"),
-    "both": ({"epsilon": 1, "rho": 1}, "both epsilon and rho"),
+    "neither": ({}, "No privacy budget is set"),
+    "both": ({"epsilon": 1, "rho": 1}, "Both epsilon and rho"),
     "epsilon 0": ({"epsilon": 0}, "epsilon is 0"),
     "epsilon nan": ({"epsilon": float("nan")}, "epsilon is nan"),
     "epsilon inf": ({"epsilon": float("inf")}, "epsilon is inf"),
@@ -185,7 +185,7 @@ BAD = {
     "delta 0": ({"epsilon": 1, "delta": 0}, "delta is 0"),
     "delta 1": ({"epsilon": 1, "delta": 1.0}, "delta is 1.0"),
     "delta nan": ({"epsilon": 1, "delta": float("nan")}, "delta is nan"),
-    "delta 1e-300": ({"epsilon": 1, "delta": 1e-300}, "delta is 1e-300: give a number of at least"),
+    "delta 1e-300": ({"epsilon": 1, "delta": 1e-300}, "delta is 1e-300. Use a number of at least"),
     "rho 0": ({"rho": 0.0}, "rho is 0.0"),
     "rho inf": ({"rho": float("inf")}, "rho is inf"),
     "workers": ({"rho": 1, "workers": 0}, "workers is 0"),
@@ -267,13 +267,13 @@ def test_the_plan_does_not_depend_on_the_private_rows():
 
 
 def test_a_huge_sample_is_refused_and_a_small_one_takes_the_process_and_the_fit(fitted):
-    with pytest.raises(ResourceExceeded, match="ask for fewer"):
+    with pytest.raises(ResourceExceeded, match="request fewer"):
         fitted.sample(10**13)
     needed = PROCESS_BYTES + fit_bytes(10) + 10 * SYNTHETIC_CODE_BYTES
     assert fit_bytes(10) > SynthesisSettings().fit_rows * 10
     check_table_rows(1, 10, needed)
     check_table_rows(10**12, 10, needed, held=False)
-    with pytest.raises(ResourceExceeded, match="there are: ask for fewer rows or raise"):
+    with pytest.raises(ResourceExceeded, match="there are: request fewer rows or raise"):
         check_table_rows(1, 10, needed - 1)
     with pytest.raises(ResourceExceeded, match="there are: raise --max-memory"):
         check_table_rows(1, 10, PROCESS_BYTES, held=False)
@@ -375,7 +375,7 @@ def test_a_warning_that_is_an_error_comes_after_what_was_paid_for_is_there():
 
 @pytest.mark.parametrize("name", ["resume", "unreviewed_schema", "beyond_limits"])
 def test_consent_is_true_or_false(name):
-    table, said = pd.DataFrame({"a": [0, 1] * 10}), f"{name.replace('_', '-')} is 'no': give True"
+    table, said = pd.DataFrame({"a": [0, 1] * 10}), f"{name.replace('_', '-')} is 'no'. Use True"
     with pytest.raises(InputError, match=said):
         adaptive_qs.answer(table, {"a": 2}, 1, rho=1, **{name: "no"})
     with pytest.raises(InputError, match=said):
@@ -385,7 +385,7 @@ def test_consent_is_true_or_false(name):
 def test_a_pipe_in_the_place_of_a_file_is_refused(tmp_path):
     path = tmp_path / "pipe.csv"
     os.mkfifo(path)
-    refused = "no regular file: give a file, or - for standard input"
+    refused = "not a regular file. Use a file, or - for standard input"
     with pytest.raises(InputError, match=refused):
         Synthesizer(rho=1).fit(path, schema={"a": 2})
     with pytest.raises(InputError, match=refused):

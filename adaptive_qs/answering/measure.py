@@ -400,7 +400,7 @@ def interval_factor(confidence: Any) -> float:
     chance = as_number(confidence)
     if chance is None or not 0 < chance < 1:
         raise InputError(
-            f"confidence is {shown(confidence)}: give a number between 0 and 1, as 0.95"
+            f"confidence is {shown(confidence)}. Use a number between 0 and 1, as 0.95."
         )
     return float(ndtri((1 + chance) / 2))
 

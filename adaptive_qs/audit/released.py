@@ -79,14 +79,14 @@ class Released:
         place = self._place("count what it cost with --rho")
         if place.ledger != identity:
             raise InputError(
-                f"{self.path}: belongs to another ledger: leave it out, or restore that one"
+                f"{self.path}: belongs to another ledger: remove it, or restore that one"
             )
         if self.faults:
             raise InputError(f"{self.path}: {'; '.join(self.faults)}: do not rely on it")
         if self.statement.protects.related is not None and self.price is None:
             raise InputError(
-                f"{self.path}: is one table of a set: give the release bundle of all tables, or "
-                "count what they cost with --rho"
+                f"{self.path} is one table of a set. Use the release bundle of all tables, or "
+                "count what they cost with --rho."
             )
         return Recovered(
             run=place.run,

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 def _html_path(name: str, path: Path) -> Path:
     """Return the path of a page; refuse one of another kind of file."""
     if path.suffix.lower() not in (".html", ".htm"):
-        raise InputError(f"--{name} is {path}: a page is HTML, so give a name that ends in .html")
+        raise InputError(f"--{name} is {path}: the page is HTML. Use a name that ends in .html.")
     return path
 
 
@@ -156,7 +156,7 @@ def _is_json(
 
 def _close(more: Sequence[io.Row], seconds: Mapping[str, float], options: Options) -> None:
     report = [] if options.report is None else [("report", str(options.report))]
-    io.emit_rows("Done.", [io.NOT_PUBLIC, *more, *report, *io.taken_rows(seconds)])
+    io.emit_rows("Done.", [*more, *report, *io.taken_rows(seconds)])
 
 
 def _check_files(private: Path, synthetic: Path, options: Options) -> None:

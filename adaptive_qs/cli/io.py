@@ -179,9 +179,6 @@ def emit_columns(
     _emit_rich(table)
 
 
-NOT_PUBLIC = ("publish", "no (computed from private rows without noise)")
-
-
 def show_figures(findings: Iterable[tuple[str, Finding]]) -> None:
     """Print the facts and the tables of findings."""
     from adaptive_qs.evaluation.evaluation import text_parts

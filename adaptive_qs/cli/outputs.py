@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from adaptive_qs.cli import io
 from adaptive_qs.cli.options import check_file, check_release, check_table, with_sidecar
 from adaptive_qs.errors import InputError, reason
+from adaptive_qs.pages.words import counted
 from adaptive_qs.table.files import FORMATS, stamp_path
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ class Written(NamedTuple):
         return {"rows": self.rows, "out": str(self.out), "contradictions": found}
 
     def __str__(self) -> str:
-        size = f"{self.rows:,} row{'s' * (self.rows != 1)}, {self.columns:,} columns"
+        size = f"{counted(self.rows, 'row')}, {counted(self.columns, 'column')}"
         return f"{io.shown_output(self.out)} ({size})"
 
 
@@ -78,14 +79,14 @@ class Outputs:
             return cls(None, {}, release)
         if not schema.is_set:
             return cls(out, {schema.root: out}, release)
-        number, remedy = len(schema.tables), "give a folder, or a database (.db or .duckdb)"
+        number, remedy = len(schema.tables), "Use a folder, or a database (.db or .duckdb)."
         if out == io.STANDARD:
-            raise InputError(f"- holds one table, and there are {number}: {remedy}")
+            raise InputError(f"- holds one table, and there are {number}. {remedy}")
         if _holds_tables(out):
             known = {name: out.with_name(f"{out.name}.{name}") for name in schema.names}
             return cls(out, known, release, in_database=True)
         if not isdir(out) and out.name.lower().endswith(tuple(FORMATS)):
-            raise InputError(f"{out}: holds one table, and there are {number}: {remedy}")
+            raise InputError(f"{out} holds one table, and there are {number}. {remedy}")
         names = {name: schema.tables[name].file or name for name in schema.names}
         files = {
             name: file if file.lower().endswith(tuple(FORMATS)) else f"{file}.csv"

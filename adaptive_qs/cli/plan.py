@@ -78,7 +78,7 @@ class Options(JsonOptions, FamilyOptions, SelectionOptions, PlanOptions, SchemaO
     public_rows: Annotated[Any, Option(
         "Approximate number of rows, from public knowledge. Adds the rows per cell, and the "
         "columns that would be independent in a synthetic table. Of a set of tables, as "
-        "households=10000,persons=25000.", "N", read=read_rows, check=check_rows, flag="--rows"
+        "households=10000,persons=25000.", "N", read=read_rows, check=check_rows
     )] = None  # fmt: skip
 
 
@@ -109,7 +109,7 @@ def plan(*, options: Options) -> None:
         return
     described = tables.tables[tables.root]
     if isinstance(options.public_rows, Mapping):
-        raise InputError("--rows names tables, and the schema describes one: give a number")
+        raise InputError("--public-rows names tables, and the schema describes one. Use a number.")
     planned: BatchPlan | ResourceExceeded
     with naming_queries(options.queries):
         try:
@@ -128,7 +128,7 @@ def plan(*, options: Options) -> None:
         if options.as_json:
             io.emit_json({"refused": str(planned), "tables": forecast, "scoring": scoring})
         else:
-            io.emit_rows("Synthetic tables for this workload", lines)
+            io.emit_rows(SYNTHETIC, lines)
         return
     show_limits(planned, options)
     if not planned.max_variance[1]:
@@ -141,12 +141,14 @@ def plan(*, options: Options) -> None:
         _emit_plan(planned, cells, lines)
 
 
+SYNTHETIC = "Synthetic table (synthesize)"
+
+
 def _emit_plan(plan: BatchPlan, cells: Mapping[str, Any], lines: list[io.Row]) -> None:
-    about = counted(plan.workload.num_sets, "set")
-    io.emit_rows(
-        f"{counted(plan.queries, 'query', 'queries')} about {about} of attributes",
-        [*list_rows(plan, list_cells(plan, cells)), *lines],
-    )
+    queries = counted(plan.queries, "query", "queries")
+    about = f"{queries} about {counted(plan.workload.num_sets, 'set')} of columns"
+    io.emit_rows(SYNTHETIC, lines)
+    io.emit_rows(f"Answers (answer): {about}", list_rows(plan, list_cells(plan, cells)))
     io.emit_columns(
         ["epsilon", "privacy cost", name_error(plan)],
         [(f"{e:.4g}", f"{cost:.4g}", io.figure(rmse)) for e, cost, rmse in plan.by_epsilon()],
@@ -207,7 +209,7 @@ def list_cells(plan: BatchPlan, found: Mapping[str, Any]) -> io.Row:
     mean, largest = (io.figure(found["cells"][name]) for name in ("mean", "largest"))
     text = f"{mean} per marginal on average, {largest} at most"
     if found["rows"] is None:
-        return ("cells", f"{text} (--rows N adds the rows per cell)")
+        return ("cells", f"{text} (--public-rows N adds the rows per cell)")
     each = io.figure(found["rows_per_cell"])
     text += f"; with {found['rows']:,} rows a cell holds {each} rows on average"
     if found["relative_rmse"] is not None:
@@ -274,25 +276,24 @@ def describe_scoring(
 
 
 def list_measurements(
-    workload: Workload, found: Mapping[str, Any], flag: str = "--rows "
+    workload: Workload, found: Mapping[str, Any], flag: str = "--public-rows "
 ) -> list[io.Row]:
     """Return rows on the synthetic table of a workload; ``flag`` is the option for its rows."""
     from adaptive_qs.loop.forecast import REMEDY
 
-    text = "would measure the number of rows with a standard error of about "
-    text += io.figure(found["total_std"])
-    least, unconnected = found["least_rows"], found["unconnected"]
+    text = f"measured with a standard error of about {io.figure(found['total_std'])}"
+    rows, least, unconnected = [("rows", text)], found["least_rows"], found["unconnected"]
     if least is not None and unconnected is None:
-        text += f" ({flag}N shows which columns would be independent)"
-    elif least is not None and not unconnected:
-        text += "; probably no column would be independent of all others"
-    elif least is not None and least.keys() == set(unconnected):
-        text += f"; probably nothing but single columns. {REMEDY}"
-    elif least is not None:
+        text = f"{flag}N shows which columns would be independent of all others"
+    elif not unconnected:
+        text = "probably none is independent of all others"
+    elif least.keys() == set(unconnected):
+        text = f"probably all are independent of each other. {REMEDY}"
+    else:
         some = f"{len(unconnected):,} of {counted(len(workload.domain), 'column')}"
-        named = join_first(unconnected, 6)
-        text += f"; {some} probably independent of all others: {named}. {REMEDY}"
-    rows = [("synthesize", text)]
+        text = f"{some} probably independent of all others: {join_first(unconnected, 6)}. {REMEDY}"
+    if least is not None:
+        rows.append(("columns", text))
     if found["resolutions"] is not None:
         rows.append(("resolution", _describe_resolutions(workload, found["resolutions"])))
     if found["strategies"]:
@@ -320,8 +321,7 @@ def _describe_resolutions(workload: Workload, likely: list[dict[str, Any]]) -> s
     elif likely:
         text += ", at full resolution"
     if len(likely) < combinations:
-        missed = "what the others would show beyond these" if likely else "all columns"
-        text += f"; {missed} would be independent"
+        text += "; the others follow from these" if likely else "; all columns are independent"
     return text
 
 
@@ -334,12 +334,12 @@ def _plan_set(schema: TableSet, workload: Any, options: Options) -> None:
 
     defaults = {each.name: each.default for each in read_options(Options)}
     if given := [name for name in OWN if getattr(options, name) != defaults[name]]:
-        raise InputError(f"--{given[0]} is for answers, and a set of tables has none: leave it out")
+        raise InputError(f"--{given[0]} is for answers, and a set of tables has none: remove it")
     numbers = options.public_rows or {}
     numbers = numbers if isinstance(numbers, Mapping) else {schema.root: numbers}
     if unknown := sorted({*numbers} - {*schema.names}):
         known = ", ".join(schema.names)
-        raise InputError(f"--rows names {unknown[0]!r}: the schema has the tables {known}")
+        raise InputError(f"--public-rows names {unknown[0]!r}: the schema has the tables {known}")
     rho = options.rho if options.budgeted else 0.5
     rho = rho if options.cost is None else options.cost / 2
     kept = {each.name: getattr(options, each.name, each.default) for each in RUN}
@@ -364,7 +364,7 @@ def _plan_set(schema: TableSet, workload: Any, options: Options) -> None:
         known = "" if error is None else f", each cell known to about +/- {io.figure(error)} rows"
         budget = f"rho {share * target.rho:.6g} ({io.percent(share)})"
         lines.append((name, f"{budget} for {some}{known} if all are measured"))
-        lines += [*list_measurements(work.workload, forecast, f"--rows {name}="), scored]
+        lines += [*list_measurements(work.workload, forecast, f"--public-rows {name}="), scored]
     for warning in warnings.values():
         io.warn(warning)
     if options.as_json:

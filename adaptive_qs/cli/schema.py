@@ -18,6 +18,7 @@ from adaptive_qs.cli.options import (
     check_file,
 )
 from adaptive_qs.errors import InputError
+from adaptive_qs.pages.words import counted
 from adaptive_qs.run.options import OUTPUT, Option
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ def init(
     io.warn("This schema was taken from the data and is not private. Answer its open questions.")
     schema.dump(out, force=True)
     following = _command("schema", "check", str(out), "--ask")
-    io.note(f"{out} has {len(schema.written)} columns. Next: {following}")
+    io.note(f"{out} has {counted(len(schema.written), 'column')}. Next: {following}")
     emit_checklist(schema, str(out))
 
 
@@ -175,7 +176,8 @@ def _emit_checked(schema: Schema, path: Path, table: str = "") -> None:
     for advice in check_schema(schema):
         io.warn(f"{table}{advice}")
     codes = sum(column.size for column in schema.columns)
-    io.emit(f"{path} is valid: {table}{len(schema.columns)} columns, {codes:,} codes in total")
+    columns = counted(len(schema.columns), "column")
+    io.emit(f"{path} is valid: {table}{columns}, {codes:,} codes in total")
     if open_topics(schema):
         emit_checklist(schema, str(path))
 

@@ -307,7 +307,7 @@ class AssociationsCheck(Check):
         workload = [set(error.attributes) for error in evaluation.workload.per_clique]
         changed = (set(change.names) for change in (*found.lost, *found.made_up))
         if any(names <= each for names in changed for each in workload):
-            caps["the workload"] = "fair"
+            caps["the requested counts"] = "fair"
         tile = f"strong associations kept, {found.weaker} weaker, {found.stronger} stronger, "
         tile += f"{len(found.lost)} lost; {len(found.made_up)} only in the synthetic table"
         return Finding(

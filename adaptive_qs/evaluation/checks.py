@@ -376,7 +376,7 @@ class Verdict:
     def _next(self) -> Finding:
         steps = [step for _, finding in self._found() for step in finding.advice]
         if not steps and self.overall.grade in ("good", "plain"):
-            steps = ["Use the table for what the workload covers. Check other questions first."]
+            steps = ["Use the table for the requested counts. Check other questions first."]
         elif not steps:
             steps = ["Do not use the table for anything that is lost or far off above."]
         return Finding("plain", "next", " ".join(steps[:MOST_STEPS]))

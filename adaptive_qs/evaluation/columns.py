@@ -119,7 +119,8 @@ class ColumnsCheck(Check):
             ]
             text = (
                 f"Single columns with at least {share(LOST_COLUMN, 1)} of the rows more in "
-                f"another cell than a fresh sample: {checks.named(names)}."
+                f"another cell than other rows of the same population (a fresh sample): "
+                f"{checks.named(names)}."
             )
             if (largest := facts[0]) not in off:
                 text += (

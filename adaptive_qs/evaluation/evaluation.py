@@ -187,7 +187,7 @@ def run_checks(comparison: Comparison, one_each: bool = False) -> Evaluation:
 
 def _resolve_schema(schema: Any, release: Any, true: Any, max_memory: int | str | None) -> Schema:
     if not (release is None or isinstance(release, str | Path | Bundle)):
-        raise InputError("release is no release: give a path, or release_ of a synthesizer")
+        raise InputError("release is not a release. Use a path, or release_ of a Synthesizer.")
     if schema is None:
         schema = release.schema if isinstance(release, Bundle) else release
     return resolve_schema(schema, true, max_memory)

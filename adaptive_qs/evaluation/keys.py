@@ -121,7 +121,8 @@ class KeysCheck(Check):
         text = (
             f"A row of {facts.parent} has {significant(true)} rows of {facts.child} on average, "
             f"and {significant(made)} in the synthetic tables. The number differs for {moved} of "
-            f"the rows of {facts.parent}; a fresh sample would differ for {share(column.fresh, 2)}."
+            f"the rows of {facts.parent} (other rows of the same population: "
+            f"{share(column.fresh, 2)})."
         )
         lines = (
             ("rows per parent", f"{true:.3f} on average, {made:.3f} synthetic"),
@@ -142,8 +143,10 @@ class KeysCheck(Check):
         mean = significant(float(np.mean([error.l1 for error in errors])))
         pairs = counted(len(errors), "pair")
         text = f"The {pairs} of a column of {facts.child} and one of an "
-        text += f"ancestor {'differs' if len(errors) == 1 else 'differ'} by {mean} on average, a "
-        text += f"fresh sample by about {significant(scale.fresh)}{describe_place(scale)}"
+        text += (
+            f"ancestor {'differs' if len(errors) == 1 else 'differ'} by {mean} on average, other "
+        )
+        text += f"rows of the population by about {significant(scale.fresh)}{describe_place(scale)}"
         worst = [f"{combination(e.attributes)} ({significant(e.l1)})" for e in errors[:3]]
         text += f" Worst: {listed(worst)}."
         if scale.gone:

@@ -217,7 +217,7 @@ class MarginalsCheck(Check):
     """How far the marginals of the workload are off."""
 
     name, title, about = "workload", "Marginals of the workload", "marginals"
-    uses, shown = ("the workload",), "always"
+    uses, shown = ("the requested counts",), "always"
     rules = (
         Word("no scale", "plain", lambda error: not error.known),
         *CLOSENESS,
@@ -269,10 +269,9 @@ class MarginalsCheck(Check):
 
 def marginals_sentence(facts: WorkloadDistance, scale: WorkloadScale, evaluation: Any) -> str:
     """Return how close the workload's marginals are, and on which scale."""
-    amount = counted(len(facts.per_clique), "marginal")
-    subject = f"The workload's {amount}"
+    subject = f"The {counted(len(facts.per_clique), 'requested marginal').removeprefix('1 ')}"
     if evaluation.queries is not None:
-        subject = f"The {amount} of the workload's columns"
+        subject = subject.replace("requested ", "") + " of the requested columns"
     differ = "differs" if len(facts.per_clique) == 1 else "differ"
     text = (
         f"{subject} {differ} by {significant(facts.mean_l1)} on average: "
@@ -285,8 +284,8 @@ def marginals_sentence(facts: WorkloadDistance, scale: WorkloadScale, evaluation
             f" {len(scale.per_clique):,} of them, with mean error {significant(scale.l1)}, give "
         )
         text += "the scale."
-    other = counted(evaluation.pair.synthetic.num_rows, "row")
-    text += f" For comparison: a fresh sample ({other} of the same population) would differ by "
+    other = counted(evaluation.pair.synthetic.num_rows, "other row")
+    text += f" For comparison: {other} of the same population (a fresh sample) would differ by "
     text += f"about {significant(scale.fresh)}{describe_place(scale)}"
     if scale.gone and len(scale.per_clique) > 1:
         names = [combination(attributes) for attributes in scale.gone]
@@ -300,14 +299,14 @@ def describe_place(scale: WorkloadScale) -> str:
     """Return the end of a sentence on the error of independent columns and of the table."""
     if scale.vacuous:
         return (
-            ". Chance alone can take a sample of so few rows per cell as far off as any table can "
-            "be, so no grade is given. More rows or coarser bins would say more."
+            ". The cells hold so few rows that chance alone can make any difference, so no grade "
+            "is given. Coarser bins or more rows would say more."
         )
     if not scale.known:
         return (
-            f". {share(scale.sparse, 2)} of the true rows lie in cells with fewer than {FEW} "
-            "of them: chance decides most of such an error, so no grade is given. Fewer columns at "
-            "a time, coarser bins or more rows would say more."
+            f". {share(scale.sparse, 2)} of the true rows lie in cells of fewer than {FEW} rows. "
+            "Chance decides most of such an error, so no grade is given. Coarser bins, fewer "
+            "columns at a time or more rows would say more."
         )
     independent = f", a table with independent columns by {significant(scale.independent)}"
     return f"{independent if scale.joint else ''}{scale.place}"

@@ -52,7 +52,7 @@ class ModelSettings:
             most = 2**32 - self.repeats if name == "seed" else most  # seeds of scikit-learn
             if found is None or not least <= found <= most:
                 needed = f"at least {least}" if most == math.inf else f"{least} to {most:,}"
-                raise InputError(f"{name} is {shown(value)}: give {needed}")
+                raise InputError(f"{name} is {shown(value)}. Use {needed}.")
             object.__setattr__(self, name, found)
 
 
@@ -134,7 +134,7 @@ def measure_utility(
         DataError: a table has too few rows, or the target cannot be predicted.
     """
     if min(true.num_rows, synthetic.num_rows) < LEAST_ROWS:
-        raise DataError("a table has too few rows to train a model on: give larger ones")
+        raise DataError("a table has too few rows to train a model on. Use larger tables.")
     target = find_target(true, str(settings.target))
     samples = [_sample(table, target) for table in (true, synthetic, true)]
     splits = _draw_splits(samples, target, settings)

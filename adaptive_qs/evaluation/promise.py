@@ -92,7 +92,7 @@ def find_promise(
         if found.manifest.schema_fingerprint != schema.fingerprint:
             raise InputError(
                 f"{source if given else release}: was made with another schema: name the release "
-                "that the synthetic table comes from, and give it as --schema, too"
+                "that the synthetic table comes from, and use it as --schema, too"
             )
     elif sidecar is None or not exists(sidecar):
         return Promised()
@@ -168,7 +168,7 @@ class ReleaseCheck(Check):
         )
         step = "Draw the table with another seed, or check the rules of the schema."
         uses = {"single columns" if len(c.columns) == 1 else "pairs of columns" for c in facts}
-        caps: dict[str, Grade] = dict.fromkeys((*uses, "the workload"), "fair")
+        caps: dict[str, Grade] = dict.fromkeys((*uses, "the requested counts"), "fair")
         columns = (
             checks.Column("cell"),
             *(checks.number(h, significant) for h in ("measured", "drawn", "standard errors")),

@@ -353,7 +353,7 @@ class QueriesCheck(Check):
     """How far the queries of the workload are off, if they are not the cells of marginals."""
 
     name, title, about = "queries", "Queries of the workload", "queries"
-    uses, shown = ("the workload",), "always"
+    uses, shown = ("the requested counts",), "always"
     rules = (
         Word("queries", "plain", lambda error: not error.known),
         *CLOSENESS,
@@ -373,10 +373,11 @@ class QueriesCheck(Check):
         rows, place, whole = evaluation.pair.true.num_rows, place_queries(facts), facts.whole
         amount = counted(whole.queries, "query", "queries")
         text = (
-            f"The workload's {amount} "
+            f"The {counted(whole.queries, 'requested query', 'requested queries')} "
             f"{'is' if whole.queries == 1 else 'are'} off by {share(whole.rmse)} of the rows "
             f"({significant(whole.rmse * rows)} of {rows:,}; root mean square"
-            f"{', weighted' * whole.weighted}), a fresh sample by about {share(whole.fresh)}"
+            f"{', weighted' * whole.weighted}), other rows of the same "
+            f"population by about {share(whole.fresh)}"
         )
         if whole.joint:
             text += f", independent columns by {share(whole.independent)}"
@@ -399,7 +400,7 @@ def _figures(facts: QueryError, rows: int) -> tuple[checks.Figure, ...]:
          e.independent if e.joint else None)
         for e in (*parts, *([whole] if len(parts) > 1 else ()))
     ]  # fmt: skip
-    caption = "Root mean squared error of the workload's queries"
+    caption = "Root mean squared error of the requested queries"
     caption += f"{', weighted as the workload is,' if whole.weighted else ''} in shares of the rows"
     number = checks.number
     columns = (

@@ -1,4 +1,4 @@
-"""Whole rows: copies of true ones, unseen pairs of values, and rows that break rules."""
+"""Whole rows: copies of true ones, new pairs of values, and rows that break rules."""
 
 from __future__ import annotations
 
@@ -263,9 +263,9 @@ class RulesCheck(Check):
     uses, shown = ("single rows",), "always"
     rules = (
         Word("impossible rows", "poor", lambda rows: rows.broken >= IMPOSSIBLE),
-        Word("unseen pairs", "poor", lambda rows: rows.unseen >= IMPOSSIBLE),
+        Word("new pairs of values", "poor", lambda rows: rows.unseen >= IMPOSSIBLE),
         Word("broken rules", "fair", lambda rows: rows.broken >= BROKEN),
-        Word("unseen pairs", "fair", lambda rows: rows.unseen >= UNSEEN),
+        Word("new pairs of values", "fair", lambda rows: rows.unseen >= UNSEEN),
         Word("kept", "good"),
     )
 
@@ -350,11 +350,11 @@ def _figures(facts: RuleFacts) -> tuple[Facts | Table, ...]:
     else:
         lines.append(("rules", "none was declared, and none was found to hold in the true table"))
     if (unseen := facts.unseen) is not None:
-        lines.append(("unseen pairs",
+        lines.append(("new pairs",
                       f"{share(unseen.share)} of the synthetic rows contain a pair of values that "
                       f"occurs in no true row; expected for new rows of the same population: "
                       f"{share(unseen.expected_if_redrawn)}"))  # fmt: skip
         pair_columns = (checks.COLUMNS, checks.number("synthetic rows", share))
-        tables.append(Table("Pairs of columns with most unseen pairs of values", pair_columns,
+        tables.append(Table("Pairs of columns with most new pairs of values", pair_columns,
                             unseen.worst))  # fmt: skip
     return (Facts(tuple(lines)), *(table for table in tables if table.rows))

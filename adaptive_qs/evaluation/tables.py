@@ -49,7 +49,7 @@ class TablePair:
         if self.true.domain != self.synthetic.domain:
             raise DataError("the tables have different attributes: encode both with one schema")
         if not (self.true.num_rows and self.synthetic.num_rows):
-            raise DataError("a table has no rows: give two with at least one")
+            raise DataError("a table has no rows. Check both tables.")
 
     @classmethod
     def of(

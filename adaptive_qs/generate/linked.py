@@ -1,4 +1,4 @@
-"""Rows of a table whose first columns are given: children, given the columns of their parents.
+"""Rows given something: children given the columns of their parents, and rows given a condition.
 
 A log-linear model of the other attributes, given those of the parents,
 
@@ -24,9 +24,18 @@ from numpy.typing import NDArray
 
 from adaptive_qs.cliques import Rows, count_rows, outermost_cliques
 from adaptive_qs.domain import Clique, Domain
-from adaptive_qs.generate.chains import Array, Chains, begin_chains, fill_rows, fit_weights
+from adaptive_qs.generate.chains import (
+    Array,
+    Chains,
+    Chances,
+    begin_chains,
+    fill_rows,
+    fit_weights,
+)
+from adaptive_qs.generate.exact import ExactChains
 from adaptive_qs.generate.rows import (
     PAGE_CODES,
+    Fitted,
     MarginalTracker,
     SynthesisSettings,
     choose_fit_rows,
@@ -34,6 +43,7 @@ from adaptive_qs.generate.rows import (
     shrink_to_measured,
     watch_list,
 )
+from adaptive_qs.generate.shape import find_shapes
 from adaptive_qs.generate.structure import CoarseDomain
 from adaptive_qs.generate.targets import denoise_model, make_target, single_targets
 from adaptive_qs.generate.zeros import Zeros, allowed_cells, clear_forbidden
@@ -144,7 +154,10 @@ def _fit(
     cliques = [c for c in outermost_cliques(domain, measured) if _is_wanted(c, given, domain)]
     combined = tuple(dict.fromkeys(map(domain.columns, cliques)))
     singles = [clear_forbidden(target, zeros, domain) for target in single_targets(residuals)]
-    apart = {*given, *(i for zero in zeros for i in zero.clique)}
+    denoised, tied = denoise_model(residuals, singles), {i for zero in zeros for i in zero.clique}
+    plain = [make_target(denoised, c, allowed_cells(zeros, domain, c)) for c in cliques]
+    shapes = find_shapes(domain, plain, singles, {*given, *tied})
+    apart = {*given, *tied, *domain.columns(tuple(shapes))}
     coarse = CoarseDomain(domain, cliques, [single.counts for single in singles], apart)
     size = min(choose_fit_rows(coarse.domain, combined, settings), len(rows))
     listed = watch_list(domain, workload, combined, size, settings)
@@ -152,16 +165,16 @@ def _fit(
 
     start = np.empty((size, len(domain)), dtype=np.int32)
     start[:, given] = chosen = rows[rng.permutation(len(rows))[:size]]
-    denoised, factor = denoise_model(residuals, singles), size / max(residuals.total, 1.0)
+    factor = size / max(residuals.total, 1.0)
     targets = []
-    for clique in cliques:
-        target = make_target(denoised, clique, allowed_cells(zeros, domain, clique))
+    for target in plain:
         target = coarse.target(target.scaled(factor))
         counts = as_given(target.counts, target.clique, given, chosen, coarse.domain)
         targets.append(replace(target, counts=counts))
     singles = [coarse.target(single.scaled(factor)) for single in singles]
+    held = coarse.shapes(shapes)
     chains = begin_chains(
-        targets, singles, coarse, zeros, start, seed, settings.fit, rng, workers, given
+        targets, singles, coarse, zeros, start, seed, settings.fit, rng, workers, given, held
     )
     own = [*targets, *(single for single in singles if single.clique[0] not in given)]
     fit = replace(settings.fit, early_rows=size)  # rows stay those of their given codes
@@ -209,3 +222,100 @@ def as_given(
     levels = tuple(level for level, i in zip(clique, columns) if i in given)
     known = domain.summed(count_rows(rows, domain, fixed), fixed, levels)
     return shares * np.expand_dims(known, own)
+
+
+# Rows given a condition.
+#
+# The requested rows are a union of boxes: sets of values, one set for each attribute. Inside a box
+# the model keeps its form (the weights of single values change), so that chains can go on in it.
+# The shares of several boxes say how many rows belong into each.
+
+LEAST_ROWS = 2**13
+"""Fewest rows of the chains of all boxes together."""
+LEAST_OF_BOX, MOST_OF_BOX = 2**9, 2**14
+"""Fewest and most rows by which the share of a box is estimated."""
+MOST_BOXES = 256
+"""Largest number of boxes."""
+
+
+class NoRowsError(ValueError):
+    """A model has no rows in any box."""
+
+
+class SideBySide:
+    """Chains of several boxes, as parts of one table."""
+
+    def __init__(self, parts: Sequence[Chains | ExactChains], rng: np.random.Generator) -> None:
+        self.rng = rng
+        self._parts = parts
+        self.rows: Rows = np.concatenate([part.rows for part in parts])
+
+    def advance(self, times: int = 1) -> Rows:
+        """Return states of all parts, one below the other, in a new array."""
+        states = [part.advance(times).reshape(times, *part.rows.shape) for part in self._parts]
+        return np.concatenate(states, axis=1).reshape(-1, self.rows.shape[1])
+
+
+@dataclass(frozen=True)
+class SelectedRows:
+    """Rows of a model that meet a condition.
+
+    Attributes:
+        states: such rows.
+        watch: the marginals of a table of such rows.
+        share: their share among all rows of the model.
+    """
+
+    states: SideBySide
+    watch: MarginalTracker
+    share: float
+
+    def draw(
+        self, num_rows: int, passes: int, workers: int, progress: StepProgress | None = None
+    ) -> Iterator[Rows]:
+        """Yield such rows; see :func:`draw_pages`."""
+        return draw_pages(self.states, self.watch, num_rows, passes, workers, progress)
+
+
+def select_boxes(
+    domain: Domain, fitted: Fitted, boxes: Sequence[Chances], num_rows: int, zeros: Zeros = ()
+) -> SelectedRows:
+    """Select the rows of a model that are in some disjoint boxes.
+
+    Args:
+        domain: the attributes.
+        fitted: the model.
+        boxes: ``MOST_BOXES`` at most.
+        num_rows: rows of a table, if known.
+        zeros: cells without rows; the model has none there.
+
+    Raises:
+        NoRowsError: the model has no rows there.
+    """
+    chains = fitted.chains
+    found = int(np.clip(len(chains.rows) // len(boxes), LEAST_OF_BOX, MOST_OF_BOX))
+    rows = min(max(num_rows, LEAST_ROWS), max(len(chains.rows), LEAST_ROWS))
+    inside = [chains.within(_rarest_first(fitted, box), found) for box in boxes]
+    shares = np.array([share for _, share in inside])
+    if not shares.sum() > 0:
+        raise NoRowsError
+    counts = _apportion(shares, rows, chains.rng)
+    parts = [part.keep(count) for (part, _), count in zip(inside, counts) if count]
+    means = [np.zeros_like(fitted.means[c], dtype=np.float32) for c in fitted.watched]
+    for part in parts:
+        part.add_marginals(means, fitted.watched)
+    watch = MarginalTracker(domain, fitted.watched, means, zeros)
+    return SelectedRows(SideBySide(parts, chains.rng), watch, float(shares.sum()))
+
+
+def _rarest_first(fitted: Fitted, box: Chances) -> Chances:
+    rows = fitted.chains.rows
+    share = {i: float(chance[rows[:, i]].mean()) for i, chance in box.items()}
+    return {i: box[i] for i in sorted(box, key=lambda i: share[i])}
+
+
+def _apportion(shares: Array, count: int, rng: np.random.Generator) -> list[int]:
+    """Return whole numbers in these proportions with a given sum, each within one of its own."""
+    up_to = np.cumsum(shares) / np.sum(shares) * count
+    up_to[-1] = count
+    return np.diff(np.floor(up_to + rng.random()), prepend=0.0).astype(int).tolist()

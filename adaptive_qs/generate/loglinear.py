@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from adaptive_qs.cliques import Array, Integers, Rows, build_adjacency, find_cell
 from adaptive_qs.domain import Clique, Domain
+from adaptive_qs.generate.shape import Shapes, spread
 from adaptive_qs.machine import njit, over_items
 
 LANES = 8
@@ -133,17 +134,18 @@ class LogLinearModel:
 
     Args:
         domain: the attributes.
-        cliques: cliques of two or more attributes with a weight table, at any levels: all codes of
-            a group share a weight.
+        cliques: cliques of two or more attributes with a weight table, at any levels.
         singles: one non-negative array per attribute, its distribution without interactions.
         workers: threads that sweep; the result does not depend on it.
         allowed: by clique, the cells that can have weight; over the attributes that carry others.
         given: attributes that sweeps leave as they are: the model is conditional on these.
         carried: attributes that others determine.
+        shapes: how weights over groups spread to codes; by default codes of a group share a weight.
 
     Attributes:
         factors: the weights.
         carried: as given.
+        shapes: as given.
         adjacency: where the weights around each attribute lie in ``factors.packed``.
         wide: attributes of more than ``MOST_SWEPT`` values that interact; sweeps skip these.
     """
@@ -157,8 +159,10 @@ class LogLinearModel:
         allowed: Mapping[Clique, NDArray[np.bool_]] | None = None,
         given: Clique = (),
         carried: CarriedAttributes | None = None,
+        shapes: Shapes | None = None,
     ) -> None:
         self.domain = domain
+        self.shapes = shapes or {}
         self.carried = carried or CarriedAttributes(domain, {})
         self._allowed = allowed or {}
         self._given = given
@@ -255,8 +259,8 @@ class LogLinearModel:
 
     def _spread_weights(self, carrier: Clique) -> list[NDArray[np.float32]]:
         held = self._weights.get(carrier, {})
-        codes = ((c, self.domain.repeated(w, k, c)) for k, w in held.items()
-                 for c in [self.domain.columns(k)])  # fmt: skip
+        codes = ((self.domain.columns(k), spread(w, k, self.domain, self.shapes))
+                 for k, w in held.items())  # fmt: skip
         return [self.carried.spread(weights, columns) for columns, weights in codes]
 
     def within(self, chances: Mapping[int, Array]) -> LogLinearModel:

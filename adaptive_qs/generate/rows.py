@@ -36,10 +36,8 @@ from adaptive_qs.generate.chains import (
     fit_weights,
 )
 from adaptive_qs.generate.exact import ExactChains, can_fit, fit_exactly
-from adaptive_qs.generate.structure import (
-    CoarseDomain,
-    find_components,
-)
+from adaptive_qs.generate.shape import find_shapes, hold_singles
+from adaptive_qs.generate.structure import CoarseDomain, find_components
 from adaptive_qs.generate.targets import Target, denoise_model, make_target, single_targets
 from adaptive_qs.generate.zeros import (
     Guard,
@@ -169,10 +167,13 @@ def fit_model(
     cliques = [c for c in outermost_cliques(domain, measured) if len(c) > 1]
     combined = tuple(dict.fromkeys(map(domain.columns, cliques)))
     singles = [clear_forbidden(target, zeros, domain) for target in single_targets(residuals)]
-    apart = {*kept, *(i for zero in zeros for i in zero.clique)}
+    denoised = denoise_model(residuals, singles)
+    targets = [make_target(denoised, c, allowed_cells(zeros, domain, c)) for c in cliques]
+    tied = {i for zero in zeros for i in zero.clique}
+    shapes = find_shapes(domain, targets, singles, tied)
+    apart = {*kept, *tied, *(shaped := domain.columns(tuple(shapes)))}
     coarse = CoarseDomain(domain, cliques, [single.counts for single in singles], apart)
     size = choose_fit_rows(coarse.domain, combined, settings)
-    denoised = denoise_model(residuals, singles)
     watched = watch_list(domain, workload, combined, size, settings)
     listed = tuple(dict.fromkeys([*watched, *requested]))
     if can_fit(domain, cliques, settings.exact_cells):
@@ -183,16 +184,17 @@ def fit_model(
             return Fitted(exact, dict(zip(listed, exact.marginals(listed))), watched)
 
     factor = size / max(residuals.total, 1.0)
-    targets = [
-        coarse.target(make_target(denoised, c, allowed_cells(zeros, domain, c)).scaled(factor))
-        for c in cliques
-    ]
+    targets = [coarse.target(target.scaled(factor)) for target in targets]
     singles = [coarse.target(single.scaled(factor)) for single in singles]
     rows = np.empty((size, len(domain)), dtype=np.int32)
-    chains = begin_chains(targets, singles, coarse, zeros, rows, seed, settings.fit, rng, workers)
+    held = coarse.shapes(shapes)
+    chains = begin_chains(
+        targets, singles, coarse, zeros, rows, seed, settings.fit, rng, workers, shapes=held
+    )
     targets += singles
     means = fit_weights(chains, targets, listed, settings.fit, workers, progress)
     shrink_to_measured(coarse.domain, means, listed, targets)
+    hold_singles(means, listed, singles, shaped)
     codes = [coarse.marginal_of_codes(mean, clique) for mean, clique in zip(means, listed)]
     return Fitted(chains, dict(zip(listed, codes)), watched)
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from adaptive_qs.cliques import Array, Integers, Rows
 from adaptive_qs.domain import Attribute, Clique, Domain
 from adaptive_qs.generate.loglinear import MOST_SWEPT, CarriedAttributes
+from adaptive_qs.generate.shape import Shapes
 from adaptive_qs.generate.targets import Target
 from adaptive_qs.generate.zeros import Pairs, Zero, Zeros, allowed_cells
 from adaptive_qs.levels import Grouping, Groups
@@ -67,6 +68,10 @@ class CoarseDomain:
     def clique(self, clique: Clique) -> Clique:
         """Return the clique at the same levels of the smaller domain."""
         return tuple(self._place[position] for position in clique)
+
+    def shapes(self, shapes: Shapes) -> Shapes:
+        """Return shapes of attributes that are kept apart, by levels of the smaller domain."""
+        return {self._place[level]: shape for level, shape in shapes.items()}
 
     def target(self, target: Target) -> Target:
         """Return a target of several attributes, or a single column, over the smaller domain."""

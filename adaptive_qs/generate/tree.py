@@ -20,6 +20,7 @@ from adaptive_qs.generate.loglinear import (
     over_rows,
     uniform,
 )
+from adaptive_qs.generate.shape import Shapes, shape_pair
 from adaptive_qs.generate.targets import Target
 from adaptive_qs.machine import njit
 
@@ -53,6 +54,7 @@ def dependence_tree(
     singles: Sequence[Array],
     given: Collection[int] = (),
     carried: CarriedAttributes | None = None,
+    shapes: Shapes | None = None,
 ) -> tuple[Node, ...]:
     """Return the maximum spanning forest of the measured pairs, every branch contiguous.
 
@@ -62,8 +64,9 @@ def dependence_tree(
         singles: counts of each attribute (rows).
         given: attributes that rows have already: branches start at them.
         carried: attributes that others carry; they are no nodes.
+        shapes: how weights over groups spread to codes.
     """
-    pairs = pair_marginals(domain, targets, singles, carried)
+    pairs = pair_marginals(domain, targets, singles, carried, shapes)
     weights = {pair: mutual_information(joint) for pair, (_, joint) in pairs.items()}
     # Given attributes are one root together, as none depends on others.
     weights |= dict.fromkeys(pairwise(sorted(given)), math.inf)
@@ -130,11 +133,12 @@ def pair_marginals(
     targets: Sequence[Target],
     singles: Sequence[Array],
     carried: CarriedAttributes | None = None,
+    shapes: Shapes | None = None,
 ) -> dict[Clique, tuple[Target, Array]]:
     """Map every pair inside a target to its least noisy source and its counts over codes.
 
-    Inside groups of codes the counts are divided as those of the single attributes. A pair of
-    ``carried`` attributes stands for the attributes that carry them, if no other pair does.
+    Inside groups of codes the counts follow ``shapes``, or are divided as those of the single
+    attributes. A pair of ``carried`` attributes stands for those that carry them, if no other does.
     """
     carried = carried or CarriedAttributes(domain, {})
     sources: dict[Clique, tuple[Target, tuple[int, int]]] = {}
@@ -152,13 +156,16 @@ def pair_marginals(
         levels = (target.clique[axes[0]], target.clique[axes[1]])
         first, second = domain.columns(levels)
         pair = first, second
-        joint = domain.repeated(target.counts.sum(axis=rest), levels, pair)
+        table = target.counts.sum(axis=rest)
+        joint = domain.repeated(table, levels, pair)
         for axis, (code, level) in enumerate(zip(pair, levels)):
             if code != level:
                 single = np.maximum(singles[code], 1e-9)
                 whole = domain.summed(single, (code,), (level,))
                 within = single / domain.repeated(whole, (level,), (code,))
                 joint = joint * np.expand_dims(within, 1 - axis)
+        if shapes and not shapes.keys().isdisjoint(levels):
+            joint = shape_pair(joint, table, target.noise_std, levels, domain, shapes)
         if roots != pair:
             joint = carried.spread(joint, pair)
             for i in set(pair) & carried.values.keys():

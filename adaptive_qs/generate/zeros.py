@@ -282,7 +282,7 @@ def settle(rows: Rows, zeros: Zeros, singles: Sequence[Array], key: int) -> None
         np.uint64(key),
     )  # fmt: skip
     if not settled.any():
-        raise InputError("no row was found that meets all rules: take one out")
+        raise InputError("no row was found that meets all rules: remove one")
     rng = np.random.default_rng(key)
     rows[~settled] = rows[rng.choice(np.flatnonzero(settled), int((~settled).sum()))]
 

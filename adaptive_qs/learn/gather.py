@@ -144,8 +144,8 @@ def gather(
     """
     collectors = {c.name: _Collector(c) for c in schema.columns if c.is_open}
     if isinstance(source, CodedTable):
-        raise DataError("a coded table has no bins or values to learn: give the raw table")
-    with open_source(source, schema.delimiter) as opened:
+        raise DataError("a coded table has no bins or values to learn. Use the raw table.")
+    with open_source(source, schema.dialect) as opened:
         for chunk in read_rows(opened, schema, progress, check_rows):
             label = chunk.file or opened.label
             for column, values in zip(schema.columns, chunk.columns):

@@ -79,12 +79,12 @@ def column_costs(schema: Schema, cost: Cost) -> ColumnCosts:
     if shares and cost.rho_units < 8 * shares:
         number = len(schema.open_columns)
         raise InputError(
-            f"rho {float(cost.rho):.3g} is too little to learn {number} columns: give more"
+            f"rho {float(cost.rho):.3g} is too little to learn {number} columns. Raise it."
         )
     if discovered and cost.delta_units < len(discovered):
         raise InputError(
-            f"learning the values of {discovered[0]!r} needs a share of delta: give a delta above "
-            "0, or declare the values"
+            f"learning the values of {discovered[0]!r} needs a share of delta. Use a delta above "
+            "0, or declare the values."
         )
     unit = cost.rho_units // shares if shares else 0
     each = cost.delta_units // len(discovered) if discovered else 0

@@ -111,7 +111,10 @@ class LedgerBook(Store):
             neighbours=unit.relation,
         )
         cls.write_new(Path(path), opened, None if anchor is None else Anchor(anchor))
-        return cls(path, anchor)
+        try:
+            return cls(path, anchor)
+        except LedgerError as error:
+            raise LedgerError(f"{error}. The ledger was created: do not create it again.") from None
 
     @property
     def left(self) -> Cost:

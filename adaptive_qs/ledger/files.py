@@ -311,7 +311,7 @@ class Anchor(MarkFile):
         if self.path is None:
             raise LedgerError("an anchor is to be made: name a file on another volume for it")
         if os.path.lexists(self.path):
-            raise LedgerError(f"{self.path}: exists already: give another path for the anchor")
+            raise LedgerError(f"{self.path} exists already. Use another path for the anchor.")
         self.write(mark)
 
     def _unreadable(self, error: OSError) -> str:

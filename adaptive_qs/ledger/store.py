@@ -156,7 +156,7 @@ class Store:
             raise LedgerError(why) from None
         except OSError as error:
             raise LedgerError(
-                f"{path}: cannot be written ({reason(error)}): give a path in a writable folder"
+                f"{path} cannot be written ({reason(error)}). Create its folder, or use another."
             ) from None
         except sqlite3.Error as error:
             raise _explanation(path, error) from None
@@ -484,7 +484,8 @@ _REASONS: dict[str | tuple[str, ...], str] = {
     "SQLITE_READONLY": "the ledger or its folder is read-only: make both writable",
     ("SQLITE_CANTOPEN", "SQLITE_PERM"): "the ledger cannot be opened: make it and its folder "
     "readable and writable",
-    "SQLITE_NOTADB": "is not a ledger, or is damaged before its first entry: " + RESTORE,
+    "SQLITE_NOTADB": "is not a ledger, or is damaged before its first entry: check the path, or "
+    + RESTORE,
     "SQLITE_CONSTRAINT": "another process continued the same run: leave it to that one",
     "SQLITE_IOERR": "the disk refused to read or write the ledger: repair it and try again",
     "SQLITE_CORRUPT": f"is damaged: {RESTORE}",

@@ -77,12 +77,12 @@ class LoopSettings:
 
     def __post_init__(self) -> None:
         if self.reference not in ("product", "uniform"):
-            raise ValueError(f"reference is {self.reference!r}: give 'product' or 'uniform'")
+            raise ValueError(f"reference is {self.reference!r}. Use 'product' or 'uniform'.")
         if self.initial_share is not None and not 0 < self.initial_share <= 1:
-            raise ValueError(f"initial_share is {self.initial_share!r}: give a part in (0, 1]")
+            raise ValueError(f"initial_share is {self.initial_share!r}. Use a part in (0, 1].")
         if not 0 < self.selecting_share <= MOST_SELECTING:
             most = f"a part in (0, {MOST_SELECTING:g}]"
-            raise ValueError(f"selecting_share is {self.selecting_share!r}: give {most}")
+            raise ValueError(f"selecting_share is {self.selecting_share!r}. Use {most}.")
         check_choice("levels", self.levels, LEVELS)
 
 

@@ -30,7 +30,7 @@ from adaptive_qs.loop.estimates import Estimates, measurement_cost
 from adaptive_qs.loop.expected import DEPENDENCE, CellSizeHistogram, ErrorCurves, mean_error
 from adaptive_qs.loop.loop import choose_rounds
 from adaptive_qs.loop.planner import Errors, assumed_shares, initial_share, one_way_plan
-from adaptive_qs.pages.words import at_resolution, counted, join_first
+from adaptive_qs.pages.words import at_resolution, join_first
 from adaptive_qs.residual import ReferenceModel, ResidualEstimate
 from adaptive_qs.workload.workload import Workload
 
@@ -178,18 +178,17 @@ class LoopForecast:
         """
         least = self.least_rows() if self.possible else {}
         needed = [(rows or math.inf, name) for name, rows in least.items()]
-        columns = [
-            f"{name} {f'more than {ROWS[-1]:,}' if rows == math.inf else format(rows, ',')}"
-            for rows, name in sorted(needed, key=lambda pair: -pair[0])
-            if rows > FEW_ROWS
-        ]
-        if not columns:
+        needed = sorted((pair for pair in needed if pair[0] > FEW_ROWS), key=lambda pair: -pair[0])
+        if not needed:
             return None
+        suited = f"more than {ROWS[-1]:,} rows"
+        if needed[0][0] < math.inf:
+            suited = f"{needed[0][0]:,} rows or more"
+        columns = [f"{name} (below {min(rows, ROWS[-1]):,} rows)" for rows, name in needed]
         return (
-            f"At this budget, {counted(len(columns), 'column')} will probably be independent of "
-            f"all others in a small table. {'They need' if columns[1:] else 'It needs'} about this "
-            "many rows: "
-            f"{join_first(columns, NAMED)}. {REMEDY} Use {compare} to check your table."
+            f"This budget suits tables of {suited}. In smaller ones, columns will probably be "
+            f"independent of all others: {join_first(columns, NAMED)}. Use {compare} to check "
+            "your table."
         )
 
     @cached_property

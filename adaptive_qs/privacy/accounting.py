@@ -176,12 +176,12 @@ def _moved(value: float, direction: int, is_safe: Callable[[float], bool]) -> fl
 
 def _check_positive(name: str, value: float) -> None:
     if not 0 < value < math.inf:
-        raise InputError(f"{name} is {value!r}: give a positive finite number")
+        raise InputError(f"{name} is {value!r}. Use a positive finite number.")
 
 
 def _check_delta(delta: float) -> None:
     if not _SMALLEST_DELTA <= delta < 1:
-        raise InputError(f"delta is {delta!r}: give a number from 1e-300 to below 1")
+        raise InputError(f"delta is {delta!r}. Use a number from 1e-300 to below 1.")
 
 
 # Exact accounting for steps chosen one after the other: the filter of Gaussian DP.

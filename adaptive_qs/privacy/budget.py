@@ -160,7 +160,7 @@ class Budget(Ledger):
         unit: Unit = ROWS,
     ) -> None:
         if not 0 < rho < math.inf or (limit := Cost.within(rho, delta)).rho_units < 1:
-            raise InputError(f"privacy budget rho is {rho!r}: give a number of at least 2**-60")
+            raise InputError(f"privacy budget rho is {rho!r}. Use a number of at least 2**-60.")
         super().__init__(limit, filtered, unit)
         self._lock = Lock()
 
@@ -271,10 +271,10 @@ def choose_delta(value: Any) -> float:
     default_delta = 1e-9  # default δ: below 1/rows for any table that fits a machine
     delta = default_delta if value is None else positive_number("delta", value)
     if not delta < 1:
-        raise InputError(f"delta is {delta!r}: give a number below 1, such as 1e-9")
+        raise InputError(f"delta is {delta!r}. Use a number below 1, such as 1e-9.")
     if delta < LEAST_DELTA:
         raise InputError(
-            f"delta is {delta!r}: give a number of at least {LEAST_DELTA!r}, such as 1e-9"
+            f"delta is {delta!r}. Use a number of at least {LEAST_DELTA!r}, such as 1e-9."
         )
     return delta
 
@@ -323,7 +323,7 @@ def check_public_rows(rows: Any, name: str = "public_rows") -> int | None:
     """
     whole = as_integer(rows)
     if rows is not None and (whole is None or not 1 <= whole <= MOST_ROWS):
-        raise InputError(f"{name} is {shown(rows)}: give about how many rows the table will have")
+        raise InputError(f"{name} is {shown(rows)}. Use a positive number, such as 50000.")
     return whole
 
 

@@ -91,7 +91,7 @@ class PrivateCounts(Closed):
     def __init__(self, exact: Integers, owner: Ledger, histograms: int = 1) -> None:
         array = np.asarray(exact)
         if array.dtype.kind not in "iu":
-            raise InputError(f"values to release have type {array.dtype}: give integers")
+            raise InputError(f"values to release have type {array.dtype}. Use integers.")
         super().__init__(array, owner)
         self.histograms = histograms
 

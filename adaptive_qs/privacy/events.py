@@ -115,7 +115,7 @@ class _Charge:
             raise InputError("an event has no purpose: say what is released")
         names = self.columns
         if not isinstance(names, tuple) or not all(isinstance(n, str) and n for n in names):
-            raise InputError("the columns of an event are not a tuple of names: give their names")
+            raise InputError("the columns of an event are not a tuple of names.")
         if self.purpose in _COLUMNS and len(names) not in _COLUMNS[self.purpose]:
             raise InputError(f"an event about {self.purpose} cannot be about {len(names)} columns")
 
@@ -130,7 +130,7 @@ class _Charge:
             value = getattr(self, name)
             if not isinstance(value, int | Fraction) or value.numerator <= 0:
                 words = name.replace("_", " ")
-                raise InputError(f"{words} is {value!r}: give a positive int or Fraction")
+                raise InputError(f"{words} is {value!r}. Use a positive int or Fraction.")
             object.__setattr__(self, name, Fraction(value))
 
 
@@ -177,7 +177,7 @@ class SelectionEvent(_Charge):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not 0 < self.epsilon < math.inf:
-            raise InputError(f"selection epsilon is {self.epsilon!r}: give a positive number")
+            raise InputError(f"selection epsilon is {self.epsilon!r}. Use a positive number.")
         object.__setattr__(self, "epsilon", Fraction(self.epsilon))
 
     @property
@@ -215,13 +215,13 @@ class PartitionEvent(_Charge):
         super().__post_init__()
         self._set_positive("noise_variance")
         if type(self.rows) is not int or self.rows < 1:
-            raise InputError(f"rows is {self.rows!r}: give a positive integer")
+            raise InputError(f"rows is {self.rows!r}. Use a positive integer.")
         if type(self.threshold) is not int or self.threshold <= self.rows:
             raise InputError(
-                f"threshold is {self.threshold!r}: give an integer of at least {self.rows + 1}"
+                f"threshold is {self.threshold!r}. Use an integer of at least {self.rows + 1}."
             )
         if not isinstance(self.delta, Fraction) or not 0 < self.delta < 1:
-            raise InputError(f"delta is {self.delta!r}: give a Fraction between 0 and 1")
+            raise InputError(f"delta is {self.delta!r}. Use a Fraction between 0 and 1.")
         single = threshold_delta(self.noise_variance, self.threshold - self.rows + 1)
         if self.delta < self.rows * single:
             raise InputError("threshold too low for its share of delta: raise one of them")

@@ -231,7 +231,7 @@ def discrete_gaussian(
 def check_variance(variance: Fraction | int) -> Fraction:
     """Return the variance as a fraction; raise InputError unless it is from 2**-92 to 2**92."""
     if not isinstance(variance, int | Fraction):
-        raise InputError(f"noise variance is a {type(variance).__name__}: give an int or Fraction")
+        raise InputError(f"noise variance is a {type(variance).__name__}. Use an int or Fraction.")
     # Largest variance, and the inverse of the smallest: 45 blocks of t stay below 2⁵³
     variance_limit = 2**92
     if not Fraction(1, variance_limit) <= variance <= variance_limit:

@@ -100,11 +100,11 @@ def check_rate(sensitivity: int, epsilon: Fraction | float) -> Fraction:
         InputError: If the sensitivity is not a positive integer, or epsilon not in (0, 2**40].
     """
     if not isinstance(sensitivity, int) or sensitivity < 1:
-        raise InputError(f"score sensitivity is {sensitivity!r}: give a positive integer")
+        raise InputError(f"score sensitivity is {sensitivity!r}. Use a positive integer.")
     # Largest ε, so that every score times its rate stays finite in floating point
     epsilon_limit = 2**40
     if not 0 < epsilon <= epsilon_limit:
-        raise InputError(f"selection epsilon is {epsilon!r}: give a number in (0, 2**40]")
+        raise InputError(f"selection epsilon is {epsilon!r}. Use a number in (0, 2**40].")
     return Fraction(epsilon) / (2 * sensitivity)
 
 
@@ -202,10 +202,10 @@ def check_values(values: Sequence[str], counts: NDArray[np.int64], at_most: int)
     came twice would be charged once. The message quotes no value.
     """
     if counts.shape != (len(values),):
-        raise InputError("values and counts differ in number: give one count for each value")
+        raise InputError("values and counts differ in number. Use one count for each value.")
     if counts.size and counts.min() < 1:
-        raise InputError("a value to discover has no row: give those that occur")
+        raise InputError("a value to discover has no row. Use values that occur.")
     if any(before >= after for before, after in pairwise(values)):
         raise InputError("the values to discover are not distinct and ascending: sort them")
     if at_most < 1:
-        raise InputError(f"the maximum number of values is {at_most!r}: give a positive number")
+        raise InputError(f"the maximum number of values is {at_most!r}. Use a positive number.")

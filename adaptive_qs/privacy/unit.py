@@ -153,7 +153,7 @@ class Unit:
         kind = cast(Literal["add-remove", "replace"], neighbours)
         rows = 1 if person is None else positive_integer("rows-per-person", rows_per_person)
         if rows > MOST_ROWS:
-            raise InputError(f"rows-per-person is {rows:,}: give {MOST_ROWS:,} at most")
+            raise InputError(f"rows-per-person is {rows:,}. Use {MOST_ROWS:,} at most.")
         return Unit(person, rows, kind, weigh=weigh)
 
     def __post_init__(self) -> None:

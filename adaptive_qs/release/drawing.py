@@ -116,7 +116,7 @@ class SampleRequest:
             InputError: the condition is wrong or leaves no row, or it has more than ``MOST_BOXES``
                 parts.
         """
-        from adaptive_qs.generate.conditional import MOST_BOXES
+        from adaptive_qs.generate.linked import MOST_BOXES
         from adaptive_qs.table.rule_sampling import Where  # few tables need these
 
         where = Where.from_text(text, schema.columns)

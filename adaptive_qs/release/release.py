@@ -24,6 +24,7 @@ from adaptive_qs.generate.targets import single_target
 from adaptive_qs.generate.zeros import Zero, learnt_values
 from adaptive_qs.loop.loop import LoopResult, Round
 from adaptive_qs.machine import PhaseProgress, plan_workers
+from adaptive_qs.pages.words import counted
 from adaptive_qs.privacy.budget import PrivacyLoss
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.privacy.unit import Unit
@@ -175,7 +176,7 @@ class Release(Bundle):
         if not self.counted:
             return (
                 f"The measured number of rows, {total:,.0f} ± {std:,.0f}, is mostly noise. The "
-                f"synthetic table has {self.num_rows:,} rows (set --rows to change this), and its "
+                f"table has {counted(self.num_rows, 'row')} (set --rows to change this), and its "
                 "counts are not reliable. Raise epsilon.",
             )
         if delta * total > 1:
@@ -248,7 +249,7 @@ class Release(Bundle):
         where: str, drawers: Mapping[str, Drawer],
     ) -> Drawing:  # fmt: skip
         """Return a table of the rows that meet a condition."""
-        from adaptive_qs.generate.conditional import NoRowsError, select_boxes  # few tables need it
+        from adaptive_qs.generate.linked import NoRowsError, select_boxes  # few tables need it
 
         schema, domain = self.schema, self.workload.domain
         ruled = [(domain.clique_names(zero.clique), zero.allowed) for zero in self.zeros]

@@ -295,7 +295,7 @@ class ReleaseSet:
             release = Release.read(archive, path)
             if release.manifest.protects.related is not None:
                 raise InputError(
-                    f"{path}: is the release of one table of a set: give the bundle of all tables"
+                    f"{path} is the release of one table of a set. Use the bundle of all tables."
                 )
             schema = TableSet.of_one(release.schema)
             return cls(schema, {schema.root: release})

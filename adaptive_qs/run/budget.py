@@ -132,8 +132,8 @@ class PrivacyTarget:
             InputError: both or neither of epsilon and rho, or a value out of range.
         """
         if (epsilon is None) == (rho is None):
-            came = "neither epsilon nor rho was" if rho is None else "both epsilon and rho were"
-            raise InputError(f"{came} given: give one of them")
+            came = "No privacy budget is set" if rho is None else "Both epsilon and rho are set"
+            raise InputError(f"{came}. Use one of epsilon and rho.")
         share = discovery_share or Fraction(0)
         target = replace(cls._of(epsilon, delta, rho, share, gaussian=True), filtered=True)
         narrow = target.rho > MAX_FILTERED or target.rho * column_share > MAX_LEARNING
@@ -141,8 +141,8 @@ class PrivacyTarget:
             target = cls._of(epsilon, delta, rho, share, gaussian=False)
         if not MIN_RHO <= target.rho <= MAX_RHO:
             raise InputError(
-                f"the budget is rho {target.rho:.3g} (zCDP): give one from {MIN_RHO:g}, below "
-                f"which there is nothing but noise, to {MAX_RHO:g}, above which there is none"
+                f"the budget is rho {target.rho:.3g} (zCDP). Use one from {MIN_RHO:g}, below "
+                f"which there is nothing but noise, to {MAX_RHO:g}, above which there is none."
             )
         return target._with_epsilon(epsilon)
 
@@ -171,8 +171,8 @@ class PrivacyTarget:
         given = {"epsilon": epsilon, "rho": rho, "cost": cost}
         named = [name for name, value in given.items() if value is not None]
         if len(named) != 1:
-            came = " and ".join(named) + " were" if named else "neither epsilon, rho nor cost was"
-            raise InputError(f"{came} given: give exactly one of them")
+            came = " and ".join(named) + " are set" if named else "No privacy budget is set"
+            raise InputError(f"{came}. Use exactly one of epsilon, rho and cost.")
         if cost is not None:
             rho = positive_number("cost", cost) / 2
         share = discovery_share or Fraction(0)
@@ -390,7 +390,7 @@ class Limits:
         if num_rows > self.countable_rows:
             raise ResourceExceeded(
                 f"{what} has more than {self.countable_rows:,} rows, the most that can be "
-                "measured: give a part of it"
+                "measured. Use a part of it."
             )
 
     def check_rows(self, num_rows: int, what: str = "the table") -> None:

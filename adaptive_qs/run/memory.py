@@ -301,11 +301,11 @@ def check_table_rows(
     table = num_rows * attributes * SYNTHETIC_CODE_BYTES if held else 0
     needed = PROCESS_BYTES + fit_bytes(attributes) + table
     if num_rows > MAX_ROWS:
-        raise ResourceExceeded(f"a table has at most {MAX_ROWS:,} rows: ask for fewer")
+        raise ResourceExceeded(f"a table has at most {MAX_ROWS:,} rows: request fewer")
     if needed > ceiling:
         raise ResourceExceeded(
             f"{num_rows:,} rows of {attributes} columns need about {needed + 2**19 >> 20:,} MB, "
             f"more than the {ceiling / 2**20:,.0f} MB there are: "
-            + ("ask for fewer rows or " if needed - table <= ceiling else "")
+            + ("request fewer rows or " if needed - table <= ceiling else "")
             + "raise --max-memory"
         )

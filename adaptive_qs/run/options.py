@@ -111,13 +111,13 @@ class Field(NamedTuple):
         if self.option.check is not None:
             return self.option.check(name, value)
         if self.kind is bool and not isinstance(value, bool):
-            raise InputError(f"{name} is {shown(value)}: give True or False")
+            raise InputError(f"{name} is {shown(value)}. Use True or False.")
         if Path in self.kinds and not isinstance(value, str | os.PathLike):
-            raise InputError(f"{name} is {shown(value)}: give the path of a file")
+            raise InputError(f"{name} is {shown(value)}. Use the path of a file.")
         if Path in self.kinds:
             check_path(name, value)
         if self.kinds == (str,) and not isinstance(value, str):
-            raise InputError(f"{name} is {shown(value)}: give a text")
+            raise InputError(f"{name} is {shown(value)}. Use a text.")
         return value
 
     @property

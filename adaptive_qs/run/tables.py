@@ -195,12 +195,12 @@ def _plan_members(schema: TableSet, options: SynthesizeOptions) -> dict[str, Mem
     """Plan what is measured of the tables of a set."""
     if options.rows_per_person is not None:
         raise InputError(
-            'rows-per-person was given for a set of tables, whose keys have "most": leave it out'
+            'rows-per-person was given for a set of tables, whose keys have "most": remove it'
         )
     if options.weigh != DEFAULT_WEIGH:
-        raise InputError("weigh was given for a set of tables, which counts rows: leave it out")
+        raise InputError("weigh was given for a set of tables, which counts rows: remove it")
     if options.target is not None:
-        raise InputError("target was given for a set of tables: leave it out")
+        raise InputError("target was given for a set of tables: remove it")
     tables = schema.measured()
     workloads = split_workload(
         options.workload,

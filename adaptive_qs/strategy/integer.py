@@ -183,7 +183,7 @@ MOST_BITS = 24
 """Most bits of the coefficients of one factor; fewer than 4 are refused."""
 
 _TOO_LARGE = (
-    "a measurement over {:,} cells is too large for exact integers: ask for fewer ways or declare "
+    "a measurement over {:,} cells is too large for exact integers: request fewer ways or declare "
     "coarser bins"
 )
 

@@ -21,7 +21,7 @@ def resolve_about(given: Mapping[str, str] | str | Path) -> tuple[Mapping[str, s
             return given, "about"
         case str() | Path():
             return read_about(given), str(given)
-    raise InputError(f"about is {shown(given)}: give a mapping or the path of a file")
+    raise InputError(f"about is {shown(given)}. Use a mapping or the path of a file.")
 
 
 def read_about(path: str | Path) -> dict[str, str]:
@@ -34,19 +34,19 @@ def read_about(path: str | Path) -> dict[str, str]:
         InputError: If the file cannot be read, or is a table, whose rows would be published.
     """
     if is_table_file(path):
-        raise InputError(f"{path}: is a table: give JSON or Markdown that describes it")
+        raise InputError(f"{path} is a table. Use JSON or Markdown that describes it.")
     check_name(file := Path(path))
     if file.suffix.lower() == ".json":
         content = read_json(file, InputError)
         if not isinstance(content, dict):
-            raise InputError(f"{path}: is no JSON object: give {', '.join(get_args(AboutKey))}")
+            raise InputError(f"{path} is no JSON object. Use {', '.join(get_args(AboutKey))}.")
         return content
     try:
         lines = file.read_text(encoding="utf-8").splitlines()
     except OSError as error:
         raise InputError(f"{path}: {reason(error)}: check the path") from None
     except UnicodeDecodeError:
-        raise InputError(f"{path}: is no UTF-8 text: give JSON or Markdown") from None
+        raise InputError(f"{path} is no UTF-8 text. Use JSON or Markdown.") from None
     found: dict[str, str] = {}
     rest = []
     for line in lines:

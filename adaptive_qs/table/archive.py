@@ -188,7 +188,7 @@ def open_archive(
     except (PermissionError, IsADirectoryError) as error:
         raise InputError(f"{path}: {reason(error, 'unreadable')}: check the path") from None
     except DAMAGE:
-        raise InputError(f"{path} is not a {kind}, or is damaged.") from None
+        raise InputError(f"{path} is not a {kind}, or is damaged. Check the path.") from None
 
 
 def _refuse_additions(archive: zipfile.ZipFile) -> None:

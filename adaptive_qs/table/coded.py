@@ -49,7 +49,7 @@ class CodedTable:
         if len(self.columns) != len(self.domain):
             raise DataError(
                 f"{len(self.columns)} code arrays came for {len(self.domain)} attributes: "
-                "give one for each"
+                "use one for each"
             )
         views = []
         for attribute, codes in zip(self.domain.attributes, self.columns):
@@ -246,7 +246,7 @@ def count_block(
         cells: Room for one integer per row.
     """
     if counts.size > 2**32:
-        raise ResourceExceeded("a marginal has more cells than 2**32: ask for fewer ways")
+        raise ResourceExceeded("a marginal has more cells than 2**32: request fewer ways")
     cells = cells[: len(columns[0])]
     cells[:] = columns[0]
     for codes, size in zip(columns[1:], counts.shape[1:]):
@@ -341,7 +341,7 @@ class MarginalCounter:
         self._engine = table
         self._rows = self._engine.count_rows()
         if self._rows > MAX_ROWS:
-            raise DataError(f"table: more than {MAX_ROWS:,} rows: give a part of it")
+            raise DataError(f"table: more than {MAX_ROWS:,} rows. Use a part of it.")
         self.domain: Domain = self._engine.domain
         self._dtype = np.uint32 if self._rows < 2**32 else np.int64
         self._left = self._most = most_cells

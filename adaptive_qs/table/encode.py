@@ -156,7 +156,7 @@ def _check_coded(
     if source.domain != schema.domain():
         raise DataError("the coded table has other attributes than the schema: encode it again")
     if source.num_rows == 0:
-        raise DataError("table: no rows: give a table with at least one")
+        raise DataError("the table has no rows. It needs at least one.")
     if check_rows is not None:
         check_rows(source.num_rows)
     return source
@@ -187,7 +187,7 @@ def coded_chunks(
         )
 
     workers = min(workers, 4)  # more would wait for the reader, each with a chunk in memory
-    with open_source(source, schema.delimiter) as opened, ThreadPool(workers) as pool:
+    with open_source(source, schema.dialect) as opened, ThreadPool(workers) as pool:
         coming: deque[Future[tuple[Codes, ...]]] = deque()
         try:
             for chunk in read_rows(opened, schema, progress, check_rows):
@@ -223,7 +223,7 @@ def read_with_amounts(
         return coded, {}
     codes: list[list[NDArray[Any]]] = [[] for _ in schema.columns]
     amounts: dict[str, list[NDArray[np.float64]]] = {name: [] for name in requested}
-    with open_source(source, schema.delimiter) as opened:
+    with open_source(source, schema.dialect) as opened:
         for chunk in read_rows(opened, schema, progress, check_rows):
             label = chunk.file or opened.label
             for part, column, values in zip(codes, schema.columns, chunk.columns):
@@ -272,7 +272,7 @@ def read_rows(
         if progress is not None:
             progress(chunk.done, chunk.total)
     if not rows:
-        raise DataError(f"{source.label}: no rows: give a table with at least one")
+        raise DataError(f"{source.label} has no rows. It needs at least one.")
 
 
 def encode_chunk(column: ColumnBase, values: Cells, label: str) -> list[NDArray[Any]]:

@@ -242,7 +242,7 @@ def claimed(path: str | Path) -> Iterator[None]:
     else:
         if handle is None:
             raise InputError(
-                f"{path}: another run is about to write it: wait for its end, or give another path"
+                f"{path} is being written by another run. Wait for its end, or use another path."
             )
     try:
         yield
@@ -281,7 +281,7 @@ def _temporary(target: Path) -> tuple[int, Path]:
             if stat.S_ISDIR(mode):
                 raise is_folder(target)
             if not stat.S_ISREG(mode):
-                raise InputError(f"{target}: is not a regular file: give another path")
+                raise InputError(f"{target} is not a regular file. Use another path.")
         handle, temporary = create_partial(target)
     except OSError as error:
         raise _unwritable(target, error) from None
@@ -294,13 +294,13 @@ def _temporary(target: Path) -> tuple[int, Path]:
 
 def is_folder(target: str | Path) -> InputError:
     """Return the error that a folder has the path of a file to be written."""
-    return InputError(f"{target}: is a folder: give the path of a file")
+    return InputError(f"{target} is a folder. Use the path of a file.")
 
 
 def _unwritable(target: Path, error: OSError) -> InputError:
     full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-    remedy = "free some space" if full else "give a path in a writable folder"
-    return InputError(f"{target}: cannot be written ({reason(error)}): {remedy}")
+    remedy = "Free some space" if full else "Create its folder, or use another path"
+    return InputError(f"{target} cannot be written ({reason(error)}). {remedy}.")
 
 
 def temporary_folder(folder: str | Path | None) -> Path:

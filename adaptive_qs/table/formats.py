@@ -23,7 +23,7 @@ from adaptive_qs.errors import DataError, ResourceExceeded
 from adaptive_qs.machine import PROCESS_BYTES, ThreadPool, memory_bytes, njit
 from adaptive_qs.table.files import TAB_SEPARATED
 from adaptive_qs.table.read import SEPARATORS, Chunk, Reader, RowGroups, Source, unreadable
-from adaptive_qs.table.text import ASCII_SPACE, COMMA
+from adaptive_qs.table.text import ASCII_SPACE, COMMA, Dialect
 
 BLOCK_BYTES = 1 << 22
 """Bytes of a CSV file that are read in one step; a row has at most as many."""
@@ -37,6 +37,10 @@ T = TypeVar("T")
 
 class RowTooLong(ValueError):
     """The error that a row does not fit a block."""
+
+
+class RaggedRow(ValueError):
+    """The error that a row, of which the number is given, has too few or too many cells."""
 
 
 def row_blocks(read: Callable[[int], bytes], size: int, delimiter: str = COMMA) -> Iterator[bytes]:
@@ -115,13 +119,14 @@ class CheckedText:
     one.
     """
 
-    def __init__(self, path: Path, file: BinaryIO) -> None:
-        self.path = path
+    def __init__(self, path: Path, file: BinaryIO, encoding: str | None = None) -> None:
+        self.path, self._encoding = path, encoding
         self._file = file
         zipped = file.read(2) == b"\x1f\x8b"
         file.seek(0)
         self._source = gzip.GzipFile(fileobj=file) if zipped else file
-        self._decoder = codecs.getincrementaldecoder("utf-8")()
+        self._decoder = codecs.getincrementaldecoder(encoding or "utf-8")()
+        self._lines = 1
         self._quotes = 0
         self._last = b""
         self.fault: DataError | None = None
@@ -135,8 +140,12 @@ class CheckedText:
         """Return up to `size` checked bytes; none at the end or at a fault."""
         try:
             block, problem = (b"", "") if self.fault is not None else self._checked(size)
-        except UnicodeDecodeError:
-            problem = "is not UTF-8 text: save it as UTF-8"
+        except UnicodeError as error:
+            named = self._encoding or "UTF-8"
+            problem = (
+                f"is not {named} text in line {self._bad_line(error):,}: save it as UTF-8, or "
+            )
+            problem += 'state its "encoding" in the schema'
         except (EOFError, zlib.error, gzip.BadGzipFile):
             problem = "is a damaged or truncated gzip file: copy it again"
         except OSError:
@@ -152,7 +161,9 @@ class CheckedText:
         while len(block) < size and (more := self._source.read(size - len(block))):
             block += more
         at_end = len(block) < size
-        self._decoder.decode(block, final=at_end)
+        text = self._decoder.decode(block, final=at_end)
+        block = block if self._encoding is None else text.encode()
+        self._lines += block.count(b"\n")
         if b"\0" in block:
             return b"", "has NUL bytes: save it as plain UTF-8 CSV"
         self._quotes += block.count(b'"')
@@ -166,19 +177,25 @@ class CheckedText:
         self._last = block[-1:]
         return block, ""
 
+    def _bad_line(self, error: UnicodeError) -> int:
+        """Return the line of the bytes that are no text."""
+        known = isinstance(error, UnicodeDecodeError)
+        return self._lines + (error.object[: error.start].count(b"\n") if known else 0)  # type: ignore[attr-defined]
+
 
 # CSV files.
 
 
 @contextmanager
-def open_csv(path: Path, delimiter: str | None = None) -> Iterator[Source]:
+def open_csv(path: Path, dialect: Dialect | None = None) -> Iterator[Source]:
     """Yield a CSV file, compressed by gzip or not, as a source.
 
-    Cells are separated by tabs in .tsv files, otherwise by ``delimiter``, or by commas without it.
+    Cells are separated by tabs in .tsv files, otherwise as the ``dialect`` says.
     """
+    delimiter, encoding = dialect or Dialect()
     sign = "\t" if str(path).lower().endswith(TAB_SEPARATED) else delimiter or COMMA
     with path.open("rb") as file:
-        text = CheckedText(path, file)
+        text = CheckedText(path, file, encoding)
         names, other = _read_header(text, sign)
 
     def explain(error: Exception) -> DataError:
@@ -188,7 +205,7 @@ def open_csv(path: Path, delimiter: str | None = None) -> Iterator[Source]:
         nonlocal text
         total = path.stat().st_size
         with path.open("rb") as file:
-            text = CheckedText(path, file)
+            text = CheckedText(path, file, encoding)
             parsed = _parse_blocks(text, names, requested, sign)
             with closing(one_ahead(parsed)) as batches:
                 for batch in batches:
@@ -216,7 +233,7 @@ def _read_header(text: CheckedText, delimiter: str) -> tuple[tuple[str, ...], st
     if whole or len(start) < BLOCK_BYTES:
         header = next(csv.reader(io.StringIO(decoded, newline=""), delimiter=delimiter), None)
         if header is None:
-            raise DataError(f"{text.path}: is empty: give a CSV file with a header line")
+            raise DataError(f"{text.path} is empty. Use a CSV file with a header line.")
     if header is None:
         raise _explain_header(text.path)
     bare = re.sub('"[^"]*"', "", decoded).lstrip("\r\n").splitlines()[:1]
@@ -228,15 +245,29 @@ def _read_header(text: CheckedText, delimiter: str) -> tuple[tuple[str, ...], st
 def _explain_header(path: Path, error: Exception | None = None) -> DataError:
     if isinstance(error, OSError):
         return unreadable(path, error)
-    return DataError(f"{path}: the header line cannot be read: give UTF-8 text with separators")
+    return DataError(f"{path}: the header line cannot be read. Use UTF-8 text with separators.")
 
 
 def _parse_blocks(
     text: CheckedText, names: tuple[str, ...], requested: Sequence[str], delimiter: str
 ) -> Iterator[pa.RecordBatch]:
-    for number, block in enumerate(row_blocks(text.read, BLOCK_BYTES, delimiter)):
-        if text.fault is None:
-            yield from _parse(block, number == 0, names, requested, delimiter).to_batches()
+    rows = 0  # before the block, that of the header included
+    for block in row_blocks(text.read, BLOCK_BYTES, delimiter):
+        if text.fault is not None:
+            return
+        ragged: int | None = None
+        try:
+            table = _parse(block, rows == 0, names, requested, delimiter)
+        except pa.ArrowInvalid:
+            lines = io.StringIO(block.decode(errors="replace"), newline="")
+            parsed = enumerate(csv.reader(lines, delimiter=delimiter), start=rows + 1)
+            ragged = next((k for k, row in parsed if row and len(row) != len(names)), None)
+            if ragged is None:
+                raise
+        if ragged is not None:
+            raise RaggedRow(ragged)
+        rows += table.num_rows + (rows == 0)
+        yield from table.to_batches()
 
 
 def _parse(
@@ -274,9 +305,10 @@ def _explain_csv(path: Path, error: Exception, width: int) -> DataError:
             f"{path}: a row is longer than {BLOCK_BYTES >> 20} MiB: look for a quotation mark "
             "that is never closed"
         )
-    if "Expected" in str(error):
+    if isinstance(error, RaggedRow) or "Expected" in str(error):
+        place = f"row {error} of the file" if isinstance(error, RaggedRow) else "a row"
         return DataError(
-            f"{path}: a row does not have the {width} cells of the header: complete the file, or "
+            f"{path}: {place} does not have the {width} cells of the header: complete the file, or "
             "quote the cells that hold separators"
         )
     return DataError(f"{path}: is not well-formed CSV: save it as UTF-8 text with separators")

@@ -117,7 +117,7 @@ def parse_condition(text: str, columns: Columns) -> Condition:
 
 def _parsed(kind: str, text: str, columns: Columns) -> Any:
     if not isinstance(text, str):
-        raise InputError(f"the {kind} is {shown(text)}: give a text, write {FORMS[kind]}")
+        raise InputError(f"the {kind} is {shown(text)}. Use a text {FORMS[kind]}.")
     if len(text) > 2_000:
         raise InputError(f"the {kind} has more than 2,000 characters: shorten it")
     try:
@@ -244,11 +244,11 @@ class _Bound(Transformer[Token, Any]):
         if several:
             return self._computed(left, sign, right, named)
         if len(named) == 2 and named[0].name == named[1].name:
-            raise _Refused(f"{first.name!r} is compared with itself: give two columns")
+            raise _Refused(f"{first.name!r} is compared with itself. Use two columns.")
         if any(c.kind is None or c.kind != first.kind for c in named):
             raise _Refused(
-                "compares different kinds of values: give two columns of numbers, of dates or "
-                "times, or of the same categories"
+                "compares different kinds of values. Use two columns of numbers, of dates or "
+                "times, or of the same categories."
             )
         loose = [c.name for c in named if not c.ranked]
         if sign not in ("=", "!=") and loose:
@@ -261,7 +261,7 @@ class _Bound(Transformer[Token, Any]):
         for column in named:
             if column.kind != "numbers" and not column.by_day:
                 raise _Refused(
-                    f"{column.name!r} cannot be added or multiplied: give numbers or dates"
+                    f"{column.name!r} cannot be added or multiplied. Use numbers or dates."
                 )
         if left.operands and right.operands:
             raise _Refused("computes on both sides: leave one column on the left")
@@ -321,7 +321,7 @@ class _Bound(Transformer[Token, Any]):
     def _apart(self, names: list[_Leaf]) -> None:
         texts = [name.text for name in names]
         if len(set(texts)) < len(texts):
-            raise _Refused("names one column twice: give each once")
+            raise _Refused("names one column twice. Name each once.")
 
 
 def _suggest(text: str, known: Iterable[str]) -> str:

@@ -65,12 +65,12 @@ def name_tables(given: Any, schema: TableSet) -> dict[str, Any]:
         return dict(locate_tables(given, schema))
     if not isinstance(given, Mapping):
         raise DataError(
-            f"the tables are {shown(given)}: give a mapping with {', '.join(schema.names)}, or the "
-            "path of a folder or database"
+            f"the tables are {shown(given)}. Use a mapping with {', '.join(schema.names)}, or the "
+            "path of a folder or database."
         )
     for name in {*given} ^ {*schema.tables}:
         where = "the schema lacks" if name in given else "the tables lack"
-        raise DataError(f"{where} {shown(name)}: give {', '.join(schema.names)}")
+        raise DataError(f"{where} {shown(name)}. The tables are {', '.join(schema.names)}.")
     return {name: given[name] for name in schema.names}
 
 
@@ -84,8 +84,8 @@ def locate_tables(place: str | Path, schema: TableSet) -> dict[str, Path]:
     place = Path(place)
     if place.name.lower().endswith(ONE_TABLE) and os.path.isfile(place):
         raise DataError(
-            f"{place}: is one table, and the schema describes {len(schema.tables)}: give a folder "
-            "with their files, or a database"
+            f"{place} is one table, and the schema describes {len(schema.tables)}. Use a folder "
+            "with their files, or a database."
         )
     if not os.path.exists(place):
         raise DataError(f"{place}: no such folder or database: check the path")
@@ -100,11 +100,11 @@ def locate_tables(place: str | Path, schema: TableSet) -> dict[str, Path]:
         if not files:
             raise DataError(
                 f"{place}: has no table {name}: name its file {file or f'{name}.csv (or .parquet)'}"
-                + ("" if file else ', or give "file" in the schema')
+                + ("" if file else ', or set "file" in the schema')
             )
         if len(files) > 1:
             both = " and ".join(each.name for each in files[:2])
-            raise DataError(f'{place}: has {both}: leave one out, or give "file" in the schema')
+            raise DataError(f'{place}: has {both}: remove one, or set "file" in the schema')
         found[name] = files[0]
     return found
 
@@ -358,8 +358,8 @@ def _open_table(table: Any, schema: TableSet, name: str) -> Iterator[Source]:
     """Open a whole table with its keys; raise DataError if it is not as the schema says."""
     own, keys = schema.tables[name], schema.key_columns(name)
     if isinstance(table, CodedTable):
-        raise DataError(f"a coded table has no key {keys[0]!r}: give the raw table of {name}")
-    with open_source(table, own.delimiter) as source:
+        raise DataError(f"a coded table has no key {keys[0]!r}. Use the raw table of {name}.")
+    with open_source(table, own.dialect) as source:
         if source.label == FRAME:
             source = replace(source, label=name)
         elif inside(name_source(table))[1] is not None:  # one of several tables in a file

@@ -187,8 +187,8 @@ def _opened(source: Any, schema: Schema) -> Iterator[Source]:
     """Open the whole source and check that it has the person column."""
     person = str(schema.person)
     if isinstance(source, CodedTable):
-        raise DataError(f"a coded table has no person column {person!r}: give the raw table")
-    with open_source(source, schema.delimiter) as whole:
+        raise DataError(f"a coded table has no person column {person!r}. Use the raw table.")
+    with open_source(source, schema.dialect) as whole:
         check_names(whole, (*schema.names, person), schema.unread)
         yield whole
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
+import gzip
 import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from adaptive_qs.errors import DataError, SchemaError
@@ -16,6 +19,7 @@ from adaptive_qs.table.cells import redacted
 from adaptive_qs.table.columns import COLUMN_TYPES
 from adaptive_qs.table.columns.base import ColumnBase, Draft, Topic
 from adaptive_qs.table.dictionary import Entry
+from adaptive_qs.table.files import TAB_SEPARATED
 from adaptive_qs.table.generated import key_pattern
 from adaptive_qs.table.profile import INFINITE, Profile
 from adaptive_qs.table.read import Source, check_alike, open_source
@@ -26,7 +30,7 @@ from adaptive_qs.table.schema import (
     open_topics,
     rules_as_proposed,
 )
-from adaptive_qs.table.text import NUMBER
+from adaptive_qs.table.text import NUMBER, Dialect
 
 
 def draft_column(name: str, profile: Profile) -> Draft:
@@ -120,11 +124,12 @@ def propose(table: Any, dictionary: Mapping[str, Entry] | None = None) -> Propos
         DataError: If the table cannot be read, or has no header line, no rows, or no column that a
             schema can describe.
     """
-    with open_source(table) as source:
+    encoding = find_encoding(table)
+    with open_source(table, Dialect(None, encoding)) as source:
         label, delimiter = source.label, source.other_delimiter
-    profiles = _read_profiles(table, delimiter)
+    profiles = _read_profiles(table, Dialect(delimiter, encoding))
     if not any(profile.rows for profile in profiles.values()):
-        raise DataError(f"{label}: no rows: give a table with at least one")
+        raise DataError(f"{label} has no rows. It needs at least one.")
     drafts = {name: draft_column(name, profile) for name, profile in profiles.items()}
     persons = [n for n, profile in profiles.items() if profile.identifies_persons(n)]
     columns, generated = [], []
@@ -155,6 +160,7 @@ def propose(table: Any, dictionary: Mapping[str, Entry] | None = None) -> Propos
         "ignore": [name for name in drafts if not name],
         "generated": generated,
         **({"delimiter": delimiter} if delimiter else {}),
+        **({"encoding": encoding, "why": [f"text in {encoding}"]} if encoding else {}),
     }
     with contextlib.suppress(SchemaError):  # which would quote a cell
         schema = Schema.parse(content, label)
@@ -192,9 +198,35 @@ def _judge_limits(column: Any, profile: Profile) -> tuple[str, ...]:
     return (EQUAL_LIMITS if equal else WIDER_LIMITS,)
 
 
-def _read_profiles(table: Any, delimiter: str | None) -> dict[str, Profile]:
+def find_encoding(table: Any) -> str | None:
+    """Return the likeliest encoding of a CSV file that is no UTF-8; None for all other tables."""
+    if not isinstance(table, str | Path) or not str(table).lower().endswith(TEXTS):
+        return None
+    with contextlib.suppress(OSError, EOFError):
+        with Path(table).open("rb") as file:
+            packed = file.read(2) == b"\x1f\x8b"
+        with (gzip.open if packed else open)(table, "rb") as text:
+            start: bytes = text.read(1 << 24)
+        with contextlib.suppress(UnicodeDecodeError):
+            codecs.getincrementaldecoder("utf-8")().decode(start)
+            return None
+        from charset_normalizer import from_bytes  # few tables need it
+
+        likely = ("cp1252", "cp1250", "cp1251", "utf_16", "latin_1", "shift_jis", "gb18030")
+        best = from_bytes(start[: 1 << 20], cp_isolation=[*likely]).best()
+        if best is None:
+            return None
+        western = start.decode("cp1252", "replace") == start.decode(best.encoding, "replace")
+        return "cp1252" if western else best.encoding
+    return None
+
+
+TEXTS = (".csv", ".csv.gz", ".txt", *TAB_SEPARATED)
+
+
+def _read_profiles(table: Any, dialect: Dialect) -> dict[str, Profile]:
     """Return the profiles of all columns, with numbers in the form in which they are written."""
-    with open_source(table, delimiter) as source:
+    with open_source(table, dialect) as source:
         check_alike(source)
         _check_header(source.label, source.names)
         profiles = {name: Profile() for name in source.names}
@@ -205,7 +237,7 @@ def _read_profiles(table: Any, delimiter: str | None) -> dict[str, Profile]:
         if len(ways := profile.spellings) == 1
     }
     if spelled:  # which was clear at the end only
-        with open_source(table, delimiter) as source:
+        with open_source(table, dialect) as source:
             _look_through(source, spelled)
         profiles |= {name: profile for name, profile in spelled.items() if profile.numeric}
     return profiles

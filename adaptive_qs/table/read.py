@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from adaptive_qs.arguments import Registry, check_path
 from adaptive_qs.errors import DataError, InputError, reason
+from adaptive_qs.pages.words import counted
 from adaptive_qs.table.archive import open_archive
 from adaptive_qs.table.cells import (
     MixedCells,
@@ -33,7 +34,7 @@ from adaptive_qs.table.files import (
     inside,
     is_pattern,
 )
-from adaptive_qs.table.text import COMMA
+from adaptive_qs.table.text import COMMA, Dialect
 
 T = TypeVar("T")
 
@@ -158,7 +159,7 @@ _ZIP_MAGIC = b"PK\x03\x04"
 
 @contextmanager
 def open_file(
-    path: str | Path, groups: RowGroups = None, delimiter: str | None = None
+    path: str | Path, groups: RowGroups = None, dialect: Dialect | None = None
 ) -> Iterator[Source]:
     """Yield a CSV or Parquet file, or a table inside a file (FILE::NAME), as a source.
 
@@ -167,14 +168,14 @@ def open_file(
     Args:
         path: The file.
         groups: What to read of a Parquet file.
-        delimiter: What separates the cells of CSV, commas without it; of .tsv files tabs do.
+        dialect: The form of CSV; of .tsv files tabs separate cells.
 
     Raises:
         DataError: If the file cannot be read. Also raised while reading.
     """
     path, name = inside(path)
     if os.path.exists(path) and not os.path.isfile(path):
-        raise DataError(f"{path}: is no regular file: give a file, or - for standard input")
+        raise DataError(f"{path} is not a regular file. Use a file, or - for standard input.")
     first = redacted(partial(_read_start, path), partial(unreadable, path))
     _refuse_kind(path, first)
     kind = _find_kind(path, first)
@@ -185,11 +186,11 @@ def open_file(
         raise DataError(f"{path}: holds no several tables: leave out ::{name}")
     elif path.suffix.lower() in (".xlsx", ".sqlite", ".duckdb"):
         raise DataError(
-            f"{path}: is no readable file of the kind that its name says: save it again, or export "
-            "the table as CSV"
+            f"{path} is not a readable {path.suffix} file. Save it again, or export the table as "
+            "CSV."
         )
     else:
-        opened = reader.open(path, delimiter if kind == "CSV" else groups)
+        opened = reader.open(path, dialect if kind == "CSV" else groups)
     with _open_redacted(opened, partial(reader.explain, path)) as source:
         yield source
 
@@ -214,7 +215,7 @@ def _find_kind(path: Path, first: bytes) -> str:
 def _refuse_kind(path: Path, first: bytes) -> None:
     """Raise DataError if a file that begins so holds no table that can be read."""
     if not first:
-        raise DataError(f"{path}: is empty: give a CSV file with a header line, or Parquet")
+        raise DataError(f"{path} is empty. Use a CSV file with a header line, or Parquet.")
     if first.startswith(_ZIP_MAGIC) and _is_release(path):
         raise DataError(
             f"{path}: is a release bundle, not a table: draw one from it by "
@@ -282,7 +283,7 @@ def table_files(path: str | Path) -> list[Path]:
     found = [file for file in found if not file.name.startswith(".")]
     if any(map(os.path.isdir, found)):
         raise DataError(
-            f"{path}: has folders in it: give a pattern for their files, such as 'DIR/*/*.parquet'"
+            f"{path} has folders in it. Use a pattern for their files, such as 'DIR/*/*.parquet'."
         )
     files = [file for file in found if file.name.lower().endswith(ONE_TABLE)]
     if not files:
@@ -297,21 +298,21 @@ def _check_once(path: Path, files: Sequence[Path]) -> None:
     plain = {file.with_name(file.name[:-3]) for file in files if file.suffix.lower() == ".gz"}
     for file in files:
         if file in plain:
-            raise DataError(f"{path}: has {file.name} and {file.name}.gz: leave one out")
+            raise DataError(f"{path}: has {file.name} and {file.name}.gz: remove one")
         with contextlib.suppress(OSError):  # what reads it explains them
             found = file.stat()
             other = names.setdefault((found.st_dev, found.st_ino), file)
             if other is not file:
-                raise DataError(f"{path}: {other.name} and {file.name} are one file: leave one out")
+                raise DataError(f"{path}: {other.name} and {file.name} are one file: remove one")
 
 
 @contextmanager
-def _open_files(label: str, files: Sequence[Path], delimiter: str | None) -> Iterator[Source]:
+def _open_files(label: str, files: Sequence[Path], dialect: Dialect | None) -> Iterator[Source]:
     """Yield several files as one source; the column names of all are known before it is read."""
     columns: dict[str, tuple[str, ...]] = {}
     sizes: list[int] = []
     for file in files:
-        with open_file(file, delimiter=delimiter) as part:
+        with open_file(file, dialect=dialect) as part:
             columns[str(file)] = part.names
             other = part.other_delimiter
             sizes.append(redacted(file.stat, partial(unreadable, file)).st_size)
@@ -319,7 +320,7 @@ def _open_files(label: str, files: Sequence[Path], delimiter: str | None) -> Ite
     def read(requested: Sequence[str]) -> Iterator[Chunk]:
         before = 0
         for file, size in zip(files, sizes):
-            with open_file(file, delimiter=delimiter) as part:
+            with open_file(file, dialect=dialect) as part:
                 if part.names != columns[str(file)]:
                     raise DataError(f"{file}: changed while it was read: repeat the command")
                 for chunk in part.read(requested):
@@ -386,7 +387,7 @@ def frame_source(table: Any) -> Source:
 
 
 @contextmanager
-def open_source(table: Any, delimiter: str | None = None) -> Iterator[Source]:
+def open_source(table: Any, dialect: Dialect | None = None) -> Iterator[Source]:
     """Yield a file, a folder or a pattern of files, or a data frame, as a source.
 
     Raises:
@@ -398,9 +399,9 @@ def open_source(table: Any, delimiter: str | None = None) -> Iterator[Source]:
             files = table_files(table)
             single = [*files] == [Path(table)]
             opened = (
-                open_file(table, delimiter=delimiter)
+                open_file(table, dialect=dialect)
                 if single
-                else _open_files(str(table), files, delimiter)
+                else _open_files(str(table), files, dialect)
             )
         case Rows():
             opened = table.open()
@@ -422,8 +423,8 @@ def check_names(source: Source, requested: Collection[str], ignored: Collection[
     if 2 * matching < len(requested):
         check_separator(source)
         raise DataError(
-            f"{source.label}: has {matching} of the {len(requested)} columns of the schema: check "
-            "that it is the right table, with a header line, and the right schema"
+            f"{source.label} has {matching} of the {counted(len(requested), 'column')} of the "
+            "schema. Check that it is the right table, with a header line, and the right schema."
         )
     for name in requested:
         if name not in source.names:
@@ -449,7 +450,7 @@ def check_alike(source: Source) -> None:
     for file, names in source.files.items():
         if sorted(names) != sorted(source.names):
             raise DataError(
-                f"{file}: does not have the columns of {next(iter(source.files))}: give files of "
+                f"{file} does not have the columns of {next(iter(source.files))}. Use files of "
                 'one table. For a set, propose a schema for each table, and join them by "tables".'
             )
 

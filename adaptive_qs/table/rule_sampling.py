@@ -176,7 +176,7 @@ def check_values(ruleset: Ruleset) -> None:
             if len(stated) == 1:
                 raise SchemaError(f"rule {stated[0]!r}: no row was found that meets it: correct it")
             several = " and ".join(map(repr, stated))
-            raise SchemaError(f"no row was found that meets the rules {several}: take one out")
+            raise SchemaError(f"no row was found that meets the rules {several}: remove one")
 
 
 class _Repair:
@@ -204,7 +204,7 @@ class _Repair:
         if not len(kept):
             left = self._start_over(every)
             if len(left):
-                raise SchemaError("no row was found that meets all rules: take one out")
+                raise SchemaError("no row was found that meets all rules: remove one")
             return
         others = self._rng.choice(kept, len(left))
         for drawn in self._drawn.values():

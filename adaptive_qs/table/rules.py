@@ -213,7 +213,7 @@ class Ruleset:
             if len(values) != len(places):
                 raise InputError(
                     f"rule {rule.text!r}: its table has a row of {len(values)} values for "
-                    f"{len(places)} columns: give one for each"
+                    f"{len(places)} columns. Write one value for each column."
                 )
             codes = []
             for value, place, name in zip(values, places, meaning.columns()):
@@ -334,7 +334,7 @@ class Ruleset:
                 self._contradicts(self.cells[: k + 1], cells)
         if find_row(self.cells, self._sizes) is None:
             texts = " and ".join(dict.fromkeys(repr(cells.text) for cells in self.cells))
-            raise InputError(f"the rules {texts} leave no row: take one out")
+            raise InputError(f"the rules {texts} leave no row: remove one")
 
     def _contradicts(self, several: Sequence[AllowedCells], last: AllowedCells) -> None:
         for other in several[:-1]:
@@ -343,7 +343,7 @@ class Ruleset:
                     f"rule {last.text!r} contradicts {other.text!r}: no row can meet both"
                 )
         texts = " and ".join(dict.fromkeys(repr(cells.text) for cells in several))
-        raise InputError(f"the rules {texts} leave no row: take one out")
+        raise InputError(f"the rules {texts} leave no row: remove one")
 
     @cached_property
     def _sizes(self) -> dict[str, int]:
@@ -382,8 +382,8 @@ def _check_determined(rule: Rule, column: ColumnBase) -> None:
         single = bool((low // days == high // days).all())
     if not single:
         raise InputError(
-            f"rule {rule.text!r}: {column.name!r} is determined but has bins: give each of its "
-            "values a code"
+            f"rule {rule.text!r}: {column.name!r} is determined but has bins. Declare each of its "
+            "values."
         )
 
 

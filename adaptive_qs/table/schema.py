@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, Self, Union, cast
 
-from pydantic import ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, ValidationError, model_validator
 
 from adaptive_qs.arguments import as_integer, plain_json
 from adaptive_qs.domain import Attribute, Domain
@@ -24,6 +24,7 @@ from adaptive_qs.table.columns import COLUMN_TYPES
 from adaptive_qs.table.columns.base import ColumnBase, Reviewed, Text, Topic
 from adaptive_qs.table.files import is_table_file
 from adaptive_qs.table.generated import GeneratedColumn
+from adaptive_qs.table.text import Dialect, check_encoding
 
 if TYPE_CHECKING:
     from adaptive_qs.table.rules import Ruleset
@@ -75,6 +76,8 @@ class Schema(Reviewed):
     delimiter: Delimiter | None = None
     """What separates the cells of CSV, read and written; commas by default. Files that end in .tsv
     have tabs whatever is said here."""
+    encoding: Annotated[str, AfterValidator(check_encoding)] | None = None
+    """How CSV has text, read and written, such as cp1252 or utf_16; UTF-8 by default."""
     about: dict[AboutKey, AboutText] = Field(default_factory=dict)
     """What the page of a release says of the data, in public: title, publisher, contact, date,
     licence, description; not part of the fingerprint."""
@@ -90,7 +93,7 @@ class Schema(Reviewed):
                 raise ValueError(f"column {name!r} is listed twice: keep one")
             seen.add(name)
         if self.file is not None and not re.fullmatch(r"[^/\\:.][^/\\:]*", self.file):
-            raise ValueError(f"file {self.file!r} is no name of a file: give one without a folder")
+            raise ValueError(f"file {self.file!r} is not a file name. Use one without a folder.")
         if self.person in seen:
             raise ValueError(
                 f'column {self.person!r} is the person column. Remove it from "columns" and '
@@ -116,6 +119,11 @@ class Schema(Reviewed):
     def names(self) -> tuple[str, ...]:
         """Column names, in order."""
         return tuple(column.name for column in self.columns)
+
+    @property
+    def dialect(self) -> Dialect:
+        """The form of CSV files."""
+        return Dialect(self.delimiter, self.encoding)
 
     @property
     def unread(self) -> tuple[str, ...]:
@@ -267,8 +275,8 @@ class Schema(Reviewed):
             }
         if describes_set(content):
             raise SchemaError(
-                f"{source}: describes a set of tables, and this takes one table: give a schema "
-                'with "columns"'
+                f"{source} describes a set of tables, and this takes one table. Use a schema "
+                'with "columns".'
             )
         try:
             text = json.dumps(content, default=to_json_value)

@@ -172,7 +172,7 @@ class TableSet(BaseModel):
         for name, schema in self.tables.items():
             if schema.person is not None:
                 raise ValueError(
-                    f'{name}: has "person": leave it out, since one row of {self.root} is '
+                    f'{name}: has "person": remove it, since one row of {self.root} is '
                     "protected with all rows below it"
                 )
             for column in schema.columns:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import datetime as dt
 import re
 import unicodedata
@@ -9,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
-from typing import Literal, cast, get_args
+from typing import Literal, NamedTuple, cast, get_args
 
 from adaptive_qs.arguments import check_choice
 
@@ -31,6 +32,25 @@ NUMBER = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?"
 INTEGER = r"[+-]?0*[0-9]{1,18}(\.0*)?"
 INTEGER_WITH_EXPONENT = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)[eE][+-]?0*[0-9]{1,3}"
 """Patterns of integers without an exponent, and of numbers that an exponent can make integers."""
+
+
+class Dialect(NamedTuple):
+    """The form of CSV: what separates cells (commas if None), and the encoding (UTF-8 if None)."""
+
+    delimiter: str | None = None
+    encoding: str | None = None
+
+
+def check_encoding(name: str) -> str:
+    """Return the name of an encoding of text; raise ValueError if it is unknown."""
+    try:
+        codecs.getincrementaldecoder(name)
+        "".encode(name)
+    except LookupError:
+        raise ValueError(
+            f"encoding {name!r} is unknown: use one such as cp1252 or utf_16"
+        ) from None
+    return name
 
 
 def check_formulas(kind: str) -> Formulas:

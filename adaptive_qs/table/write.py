@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import os
 from abc import ABC, abstractmethod
@@ -96,11 +97,13 @@ class Csv(OutputFormat):
 
     compressed: bool = False
     delimiter: str | None = None
+    encoding: str | None = None
     is_text = True
 
     def declared(self, schema: Schema) -> Csv:
         """Return the format with the schema's delimiter, unless the ending decides it."""
-        return self if self.delimiter else replace(self, delimiter=schema.delimiter)
+        delimiter, encoding = schema.dialect
+        return replace(self, delimiter=self.delimiter or delimiter, encoding=encoding)
 
     def write(self, tables: Iterable[pa.Table], texts: Sequence[AsText], file: BinaryIO) -> None:
         """Write a header and one line for each row, with quotation marks if they are needed."""
@@ -129,10 +132,17 @@ class Csv(OutputFormat):
         ):
             yield lambda batch: writer.write_batch(batch.cast(plain))
 
-    def _opened(self, file: BinaryIO) -> AbstractContextManager[Any]:
-        if not self.compressed:
-            return nullcontext(file)
-        return gzip.GzipFile(filename="", fileobj=file, mode="wb", mtime=0)
+    @contextmanager
+    def _opened(self, file: BinaryIO) -> Iterator[Any]:
+        packed: AbstractContextManager[Any] = nullcontext(file)
+        if self.compressed:
+            packed = gzip.GzipFile(filename="", fileobj=file, mode="wb", mtime=0)
+        with packed as target:
+            yield (
+                target
+                if self.encoding is None
+                else codecs.EncodedFile(target, "utf-8", self.encoding, "replace")
+            )
 
 
 class Parquet(OutputFormat):

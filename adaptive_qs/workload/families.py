@@ -81,14 +81,14 @@ class Random(MatrixQueries):
 
     def __post_init__(self) -> None:
         if not 0 < self.probability <= 1:
-            raise WorkloadError(f"p is {self.probability!r}: give a number above 0 and at most 1")
+            raise WorkloadError(f"p is {self.probability!r}. Use a number above 0 and at most 1.")
         if self.seed < 0:
-            raise WorkloadError(f"seed is {self.seed}: give a number that is not negative")
+            raise WorkloadError(f"seed is {self.seed}. Use a number that is not negative.")
         if self.count is None:
             object.__setattr__(self, "count", RANDOM_QUERIES_PER_CELL * self.size)
         if self.num_queries < 1:
-            raise WorkloadError(f"count is {self.count}: give a positive number of queries")
-        check_size(self.num_queries, self.size, "ask for fewer with count")
+            raise WorkloadError(f"count is {self.count}. Use a positive number of queries.")
+        check_size(self.num_queries, self.size, "request fewer with count")
 
     @property
     def num_queries(self) -> int:
@@ -232,7 +232,7 @@ class _PairFamily(QueryFamily):
         """Refuse queries on one attribute."""
         raise WorkloadError(
             f"{self.family!r} queries compare two attributes and cannot ask about "
-            f"{attribute.name!r} alone: give sets of two, and the family for the whole set"
+            f"{attribute.name!r} alone. Use sets of two, and the family for the whole set."
         )
 
     def on_set(self, shape: Shape, order: tuple[int, ...], read: ReadMatrix) -> Queries:
@@ -240,7 +240,7 @@ class _PairFamily(QueryFamily):
         if len(shape) != 2:
             raise WorkloadError(
                 f"{self.family!r} queries compare two attributes and the set has {len(shape)}: "
-                "give sets of two"
+                "use sets of two"
             )
         return self.kinds[0](*(shape[axis] for axis in order))
 

@@ -119,7 +119,7 @@ class Part(BaseModel):
     @model_validator(mode="after")
     def _check_sets(self) -> Self:
         if (self.ways is None) == (self.attributes is None):
-            raise ValueError('give either "ways" or "attributes"')
+            raise ValueError('use either "ways" or "attributes"')
         return self
 
     def check_mapping(self, domain: Domain) -> None:
@@ -191,7 +191,7 @@ class WorkloadFile(BaseModel):
         try:
             text = json.dumps(content, default=plain_json)
         except (TypeError, ValueError, RecursionError):
-            raise WorkloadError(f"{source}: is not what JSON can hold: give parsed JSON") from None
+            raise WorkloadError(f"{source} cannot be written as JSON. Use parsed JSON.") from None
         try:
             return cls.model_validate_json(text, strict=True)
         except ValidationError as error:
@@ -280,7 +280,7 @@ class WorkloadFile(BaseModel):
                 if requested > MAX_CLIQUES:  # repeated ones count each time
                     raise ResourceExceeded(
                         f"brings the {noun} to {requested:,}, more than {MAX_CLIQUES:,}: "
-                        "ask for fewer"
+                        "request fewer"
                     )
             except AdaptiveQsError as error:
                 kind = WorkloadError if error.exit_code == 2 else type(error)
@@ -405,8 +405,8 @@ def _resolve(
 
 
 _EMPTY = {
-    "parts": "is empty: give at least one part",
-    "ways": "is empty: give a number of attributes, as [2]",
+    "parts": "is empty. Use at least one part.",
+    "ways": "is empty. Use a number of attributes, as [2].",
 }
 
 

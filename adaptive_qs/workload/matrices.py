@@ -286,15 +286,15 @@ def _checked(values: ArrayLike, width: int) -> Array:
     if raw.ndim != 2 or raw.dtype.kind not in "biuf":
         raise WorkloadError(
             f"the matrix has {raw.ndim} dimension{'' if raw.ndim == 1 else 's'} of type "
-            f"{raw.dtype}, not 2 of real numbers: give one row for each query"
+            f"{raw.dtype}, not 2 of real numbers. It needs one row for each query."
         )
     if not raw.shape[0]:
-        raise WorkloadError("the matrix has no rows: give one for each query")
+        raise WorkloadError("the matrix has no rows. It needs one row for each query.")
     if raw.shape[1] != width or not width:
         raise WorkloadError(
-            f"the matrix has {raw.shape[1]:,} columns for {width:,} cells: give one for each cell"
+            f"the matrix has {raw.shape[1]:,} columns for {width:,} cells. These must be equal."
         )
-    check_size(raw.shape[0], width, "ask for fewer queries")
+    check_size(raw.shape[0], width, "request fewer queries")
     matrix = raw.astype(np.float64, order="C")
     matrix += 0.0  # −0 becomes 0, so that equal matrices have equal bytes
     bad = np.flatnonzero(~(np.abs(matrix).max(axis=1) <= MAX_MAGNITUDE))  # NaN is bad as well
@@ -374,7 +374,7 @@ def _read_npy(path: Path) -> NDArray[Any]:
     if matrix.size > MAX_COEFFICIENTS:
         raise ResourceExceeded(
             f"{path}: has {matrix.size:,} coefficients, more than {MAX_COEFFICIENTS:,}: "
-            "ask for fewer queries"
+            "request fewer queries"
         )
     return np.array(matrix)
 
@@ -393,5 +393,5 @@ def _read_csv(path: Path) -> NDArray[Any]:
         row = int("".join(re.findall(r"row (\d+)", str(error)))) + ("convert" in str(error))
         raise WorkloadError(
             f"{path}: row {row} is not a row of numbers that is as long as row 1: "
-            "give numbers between commas and no header"
+            "use numbers between commas and no header"
         ) from None

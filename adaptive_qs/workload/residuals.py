@@ -49,7 +49,7 @@ class CenteredQueries:
     def __post_init__(self) -> None:
         axes = range(len(self.queries.shape))
         if not self.kept or self.kept != tuple(a for a in axes if a in self.kept):
-            raise ValueError(f"kept axes {self.kept} of {len(axes)}: give some, ascending")
+            raise ValueError(f"kept axes {self.kept} of {len(axes)}. Use some, ascending.")
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -207,7 +207,7 @@ def decompose_workload(workload: QueryWorkload, most_bytes: float = math.inf) ->
     if needed > most_bytes:
         raise ResourceExceeded(
             f"all subsets of the workload's sets need about {needed >> 20:,} MB, more than the "
-            f"{max(int(most_bytes), 0) >> 20:,} MB there are: ask for fewer ways, list the sets of "
+            f"{max(int(most_bytes), 0) >> 20:,} MB there are: request fewer ways, list the sets of "
             "attributes, or raise --max-memory"
         )
     terms: Terms = {}

@@ -38,8 +38,8 @@ _NO_ATTRIBUTES = "the workload has a part without attributes: name some"
 
 def _out_of_range(weight: Any) -> WorkloadError:
     return WorkloadError(
-        f"the workload has weight {shown(weight)}: give a number from {LEAST_WEIGHT:g} to "
-        f"{MOST_WEIGHT:g}"
+        f"the workload has weight {shown(weight)}. Use a number from {LEAST_WEIGHT:g} to "
+        f"{MOST_WEIGHT:g}."
     )
 
 
@@ -55,14 +55,14 @@ def check_subsets(degrees: Mapping[int, int]) -> None:
     largest = max(degrees, default=0)
     if largest >= MAX_SUBSETS.bit_length():
         raise ResourceExceeded(
-            f"a set of {largest:,} attributes has more than {MAX_SUBSETS:,} subsets: ask for fewer "
+            f"a set of {largest:,} attributes has more than {MAX_SUBSETS:,} subsets: request fewer "
             "ways or list smaller sets"
         )
     incidences = sum(number << degree for degree, number in degrees.items())
     if incidences > MAX_INCIDENCES:
         raise ResourceExceeded(
             f"the workload's attribute sets have {incidences:,} subsets together, more than "
-            f"{MAX_INCIDENCES:,}: ask for fewer ways or list the sets of attributes"
+            f"{MAX_INCIDENCES:,}: request fewer ways or list the sets of attributes"
         )
 
 
@@ -81,8 +81,8 @@ def parse_ways(ways: Any) -> tuple[int, ...]:
     if not known or len(known) < len(numbers):
         empty = ", which is empty" if several and not numbers else ""
         raise WorkloadError(
-            f"workload is {shown(ways)}{empty}: give ways, a workload file or its content, or a "
-            "workload"
+            f"workload is {shown(ways)}{empty}. Use ways, a workload file or its content, or a "
+            "workload."
         )
     return known
 
@@ -98,13 +98,13 @@ def all_sets(domain: Domain, ways: Iterable[int]) -> list[CliqueArray]:
     for k in dict.fromkeys(ways):
         if not 1 <= k <= d:
             raise WorkloadError(
-                f"ways is {k}: give a number from 1 to {d}, the number of attributes"
+                f"ways is {k}. Use a number from 1 to {d}, the number of attributes."
             )
         count = math.comb(d, k)
         if count > MAX_CLIQUES:
             raise ResourceExceeded(
                 f"all sets of {k} of {d} attributes are {count:,}, more than {MAX_CLIQUES:,}: "
-                "ask for fewer ways or list the sets of attributes"
+                "request fewer ways or list the sets of attributes"
             )
         flat = chain.from_iterable(combinations(range(d), k))
         arrays.append(np.fromiter(flat, np.int32, count * k).reshape(count, k))
@@ -251,7 +251,7 @@ class Workload:
             if self.target == target:
                 return self
             raise WorkloadError(
-                f"the target is {target!r} and that of the workload {self.target!r}: give one"
+                f"the target is {target!r}, that of the workload {self.target!r}. Set one of them."
             )
         (attribute,) = self.domain.clique([target])
         if self.domain.sizes[attribute] < 2:

@@ -166,8 +166,8 @@ def test_a_plan_is_what_the_answers_keep():
 
 
 BAD = {
-    "no budget": ({"epsilon": None}, InputError, "neither epsilon, rho nor cost"),
-    "two budgets": ({"cost": 1}, InputError, "epsilon and cost were given"),
+    "no budget": ({"epsilon": None}, InputError, "No privacy budget is set"),
+    "two budgets": ({"cost": 1}, InputError, "epsilon and cost are set"),
     "epsilon": ({"epsilon": 0}, InputError, "epsilon is 0"),
     "delta": ({"delta": 1}, InputError, "delta is 1"),
     "mechanism": ({"mechanism": "best"}, InputError, "mechanism is 'best'"),

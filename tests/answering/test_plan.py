@@ -93,7 +93,7 @@ def test_progress_settings_and_names_of_mechanisms():
     assert told[-1] == ("plan", plan.choice.distinct_solves, plan.choice.distinct_solves)
     assert [step[1] for step in told] == list(range(1, len(told) + 1))
     assert plan_batch(*asked).gap < 1.01e-4 < plan.gap <= 0.5
-    with pytest.raises(InputError, match=re.escape(f"give one of {', '.join(MECHANISMS)}")):
+    with pytest.raises(InputError, match=re.escape(f"Use one of {', '.join(MECHANISMS)}")):
         plan_batch(*asked[:2], "best")
 
 

@@ -130,11 +130,11 @@ BAD = {
     "ways": ([*AUDIT, "--ways", "9"], "ways is 9"),
     "both": ([*AUDIT, "--ways", "1", "--workload", "w.json"], "--workload and --ways"),
     "two budgets": ([*AUDIT, "--rho", "1", "--epsilon", "1"], "epsilon and rho"),
-    "only delta": ([*AUDIT, "--delta", "1e-6"], "neither epsilon nor rho"),
+    "only delta": ([*AUDIT, "--delta", "1e-6"], "No privacy budget is set"),
     "persons of a set": ([*SETS, "--rows-per-person", "2"], "rows-per-person"),
     "weights of a set": ([*SETS, "--weigh", "persons"], "weigh"),
     "engine": ([*AUDIT, "--engine", "none"], "engine is 'none'"),
-    "no pairs": ([*AUDIT[:3], "--pairs", "0"], "pairs is 0: give"),
+    "no pairs": ([*AUDIT[:3], "--pairs", "0"], "pairs is 0. Use"),
     "huge budget": ([*AUDIT, "--rho", "1e9"], "rho is 1e+09"),
 }
 

@@ -199,7 +199,7 @@ def ledger(run):
 def test_an_output_that_another_run_is_about_to_write_is_refused(run, ledger, name, more):
     command = [*PAID, "--out", "o.csv", "--release", "r.zip", *more]
     with claimed(name):
-        assert f"{name}: another run is about to write it" in refused(run(*command))
+        assert f"{name} is being written by another run" in refused(run(*command))
     assert ledger() == []
     done(run(*command))
     assert not list(Path().glob(".*.claim"))
@@ -264,7 +264,7 @@ def test_of_two_runs_at_the_same_time_one_writes_all_and_one_is_refused(folder):
     codes = [process.returncode for process in both]
     assert sorted(codes) == [0, 2], said
     line = said[codes.index(2)]
-    assert "another run is about to write it" in line or "already exists" in line
+    assert "is being written by another run" in line or "already exists" in line
     stated = json.loads(Path("o.csv.manifest.json").read_text())
     with zipfile.ZipFile("r.zip") as bundle:
         assert stated["ledger"] == json.loads(bundle.read("manifest.json"))["ledger"]
@@ -344,7 +344,7 @@ def test_schema_init_and_check_read_standard_input(run, pipe):
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (b"", "standard input: is empty"),
+        (b"", "standard input is empty"),
         (b"job,age\na,1\n", "standard input: column 'day' of the schema is missing"),
         (b"job,age,day\na,c4n4ry,2020-01-01\n", "standard input: column 'age' has a cell"),
         (b"PAR1 and no more", "standard input: is not a readable Parquet file"),

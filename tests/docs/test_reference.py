@@ -48,7 +48,7 @@ MODELS = ["--target", "reason", "--rule", "reason determines insured"]
 KEPT = ["--release", "l.zip", "--out", "lt.csv"]
 LEDGERS = "v.ledger", "w.ledger"
 RUNS = {
-    "plan": [["plan", *MADE, "--rows", "200", "--workload", "pairs.json"]],
+    "plan": [["plan", *MADE, "--public-rows", "200", "--workload", "pairs.json"]],
     "synthesize": [
         ["synthesize", "visits.csv", *MADE, "--out", "t.csv", "--release", "r.zip"],
         ["synthesize", "visits.csv", *MADE, *KEPT, "--ledger", "v.ledger", "--target", "age"],

@@ -166,7 +166,7 @@ REFUSED = {
     "coded": ((read_table(TRUE, PARSED), MADE, {"a": 2}), {}, "^the true coded table has other"),
     "no table": ((TRUE, 7, SCHEMA), {}, "^the synthetic table is not an eager pandas"),
     "no file": (("none.csv", MADE, SCHEMA), {}, "^none.csv: "),
-    "no rows": ((TRUE.iloc[:0], MADE, SCHEMA), {}, "^the true table: no rows"),
+    "no rows": ((TRUE.iloc[:0], MADE, SCHEMA), {}, "^the true table has no rows"),
     "column": ((TRUE.drop(columns="age"), MADE, SCHEMA), {}, "^the true table: column 'age'"),
     "workload": ((*TABLES, 7), {}, "ways is 7"),
     "frame as workload": ((*TABLES, TRUE), {}, "workload is a DataFrame"),
@@ -175,7 +175,7 @@ REFUSED = {
     "repeats": (TABLES, {"repeats": "3"}, "repeats is '3'"),
     "seed": (TABLES, {"seed": True}, "seed is True"),
     "workers": (TABLES, {"workers": 0}, "workers is 0"),
-    "release": (TABLES, {"release": 3}, "release is no release"),
+    "release": (TABLES, {"release": 3}, "release is not a release"),
     "missing release": (TABLES, {"release": "none.zip"}, "^none.zip: "),
 }
 

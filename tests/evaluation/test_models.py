@@ -116,7 +116,7 @@ def test_bad_input_is_refused_in_one_line():
         assert "\n" not in str(caught.value)
     numbers = {"repeats": (0, 1_000), "max_rows": (5,), "seed": (-1, 2**32 - 4)}
     for name, value in ((name, value) for name, values in numbers.items() for value in values):
-        with pytest.raises(InputError, match="give"):
+        with pytest.raises(InputError, match="Use"):
             ModelSettings(**{name: value})
 
 

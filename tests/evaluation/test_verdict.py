@@ -68,7 +68,7 @@ def scaled(l1, fresh=0.1, independent=0.5, chance=0.0, **more):
         (scaled(0.19, chance=0.1), "close", "is raised from 15 % to 26 % of the way."),
         (scaled(0.25, chance=0.1), "usable", "37 % of the way between the two."),
         (scaled(0.19, chance=0.05), "usable", "22 % of the way between the two."),
-        (scaled(1.3, 1.3, 1.6, sparse=0.6), "no scale", "60 % of the true rows lie in cells with"),
+        (scaled(1.3, 1.3, 1.6, sparse=0.6), "no scale", "60 % of the true rows lie in cells of"),
         (replace(scaled(0.1, 0.1, 0.1), all=False), "close", "1 of them, with mean error 0.100"),
     ],
 )  # fmt: skip
@@ -90,12 +90,12 @@ def test_marginals_are_placed_between_a_fresh_sample_and_independence(scale, wor
         ([part(0.012)], "poor", "no closer than independent columns"),
         ([part(0.012, deviation=4e-5)], "good", "too close to each other"),
         ([part(0.0035, independent=0.0022)], "poor", "no closer than independent columns"),
-        ([part(0.0035, independent=0.0015)], "fair", "a fresh sample by about 0.200"),
-        ([part(0.0042, independent=0.0015)], "poor", "a fresh sample by about 0.200"),
+        ([part(0.0035, independent=0.0015)], "fair", "same population by about 0.200"),
+        ([part(0.0042, independent=0.0015)], "poor", "same population by about 0.200"),
         ([part(0.0035, independent=0.0015, deviation=2e-6)], "good", "is raised from"),
         ([part(0.0022, independent=0.0022)], "good", "too close to each other"),
         ([part(0.003, 0.003, 0.09), part(0.0095)], "fair", "As far off as independent columns: ra"),
-        (queries().parts, "fair", "(27.3 of 5,000; root mean square, weighted), a fresh sample"),
+        (queries().parts, "fair", "(27.3 of 5,000; root mean square, weighted), other rows"),
     ],
 )
 def test_queries_no_closer_than_independence_are_never_close(parts, grade, text):
@@ -123,7 +123,7 @@ def test_close_marginals_do_not_hide_lost_associations():
     evaluation = made_evaluation(v=(0.5, 0.125), l1=0.0)
     found, verdict = evaluation.findings, evaluation.verdict
     assert (verdict.overall.word, found["association"].word) == ("far", "losses")
-    assert (found["workload"].grade, verdict.uses["the workload"]) == ("good", "fair")
+    assert (found["workload"].grade, verdict.uses["the requested counts"]) == ("good", "fair")
     assert verdict.brief[4:] == [plain(found["association"].said)]  # the worst of the others
     assert not any("\u00a0" in line for line in verdict.brief)
 
@@ -143,7 +143,7 @@ def unseen(off, expected):
         ("columns", [column("noise", 0.3, 0.28), column("doubt", 0.2, 0.1, 0.2)], "good", "kept"),
         ("rules", RuleFacts((shares(0.07),), None, None), "fair", "broken rules"),
         ("rules", RuleFacts((shares(0.005),), None, None), "good", "kept"),
-        ("rules", RuleFacts((), None, unseen(0.219, 0.054)), "fair", "unseen pairs"),
+        ("rules", RuleFacts((), None, unseen(0.219, 0.054)), "fair", "new pairs of values"),
         ("rules", RuleFacts((), None, unseen(0.09, 0.054)), "good", "kept"),
         ("rules", RuleFacts((), None, unseen(0.054, 0.219)), "good", "kept"),
         ("rows", RowChecks(0.9, 0.01, 0.02, 0.9, 0, 0), "poor", "copies"),
@@ -206,7 +206,7 @@ def test_the_steps_repair_the_most_broken_rules_first_and_maps_by_a_table():
     assert "The synthetic table keeps “rule 4” with other values than the true table" in text
     assert text.index("as the table of the rule") < text.index("To improve")
     for error, start in (
-        (0.0025, "Use the table for what the wo"),
+        (0.0025, "Use the table for the requ"),
         (0.012, "Do not use the table"),
     ):
         facts = {"queries": QueryError((part(error),)), "utility": utility(synthetic=0.9)}

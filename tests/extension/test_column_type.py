@@ -42,7 +42,7 @@ class Grey(ColumnBase):
 
     def _check_values(self):
         if self.shades < 1 or 256 % self.shades:
-            raise ValueError(f"{self.shades} shades do not part 256 levels: give a power of two")
+            raise ValueError(f"{self.shades} shades do not part 256 levels. Use a power of two")
 
     @property
     def _width(self):

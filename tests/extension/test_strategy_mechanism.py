@@ -49,5 +49,5 @@ def test_answers_come_from_it():
 
 
 def test_errors_list_it():
-    with pytest.raises(InputError, match=r"mechanism is 'thirds': give one of auto.*halves"):
+    with pytest.raises(InputError, match=r"mechanism is 'thirds'. Use one of auto.*halves"):
         plan(SCHEMA, 2, mechanism="thirds")

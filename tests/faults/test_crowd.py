@@ -61,7 +61,7 @@ def test_two_that_resume_at_once(stage, job, tmp_path):
     refused = second.ended()
     go.touch()
     assert refused.code == 2
-    words = "another run is about to write it: wait for its end, or give another path"
+    words = "is being written by another run. Wait for its end, or use another path."
     assert refused.err.splitlines()[-1].endswith(words)
     assert first.ended().code == 0
     check(story)

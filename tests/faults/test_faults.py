@@ -87,7 +87,7 @@ def test_a_disk_that_is_full_again_and_again(stage, job):
 TERM = 128 + signal.SIGTERM
 ACCIDENTS = {
     "a disk that is full when outputs are written": (
-        1, partial(full_from, Fault.PUBLISHED, 1_000), "cannot be written (file too large): ", True,
+        1, partial(full_from, Fault.PUBLISHED, 1_000), "cannot be written (file too large). ", True,
     ),
     "a ledger that another process keeps locked": (
         1,
@@ -126,7 +126,7 @@ def test_a_disk_that_is_full_in_the_middle_of_a_table(stage, suffix):
     options = ("--out", table, "--release", "r.zip", "--rows", "400000")
     story = Story(stage.scene(replace(PRIVATE[0], options=options, outputs=("r.zip", table))))
     error = stopped(story, 1, partial(full_from, Fault.PUBLISHED, 200_000))
-    assert f"error: {table}: cannot be written (file too large): " in error
+    assert f"error: {table} cannot be written (file too large). " in error
     assert "the release is in r.zip: sample a table from it free of charge" in error
     assert table not in story.scene.names()
     assert not kill(story)

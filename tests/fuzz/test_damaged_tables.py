@@ -50,8 +50,8 @@ COLUMN_PROBLEMS = {
     "declared as missing": (csv(row(code="")), FITS),
 }
 STRUCTURE = {
-    "empty file": (b"", "is empty: give a CSV file"),
-    "header only": (csv(), "no rows: give a table with at least one"),
+    "empty file": (b"", "is empty. Use a CSV file"),
+    "header only": (csv(), "no rows. It needs at least one"),
     "one row": (csv(ROW), FITS),
     "no end of the last line": (csv(ROW)[:-1], FITS),
     "truncated row": (csv(ROW, ROW)[:-20], "does not have the 8 cells of the header"),
@@ -60,7 +60,7 @@ STRUCTURE = {
     "short row": (csv(ROW, f"{CANARY},1"), "does not have the 8 cells of the header"),
     "long row": (csv(ROW, f"{ROW},{CANARY}"), "does not have the 8 cells of the header"),
     "duplicate columns": (f"{HEADER},int\n{ROW},1\n".encode(), "column 'int' occurs twice"),
-    "missing column": (b"cat,code\na,1\n", "has 2 of the 8 columns of the schema: check"),
+    "missing column": (b"cat,code\na,1\n", "has 2 of the 8 columns of the schema. Check"),
     "more columns": (f"{HEADER},x\n{ROW},1\n".encode(), "column 'x' is not in the schema"),
     "no header": (
         f"{ROW}\n{ROW}\n".encode(),
@@ -158,7 +158,7 @@ PARQUET = {
     "truncated footer": (WHOLE[: len(WHOLE) // 2], "is not a readable Parquet file"),
     "four bytes": (b"PAR1", "is not a readable Parquet file"),
     "flipped length": (WHOLE[:-5] + b"\xff" + WHOLE[-4:], "is not a readable Parquet file"),
-    "no rows": (parquet(frame(0)), "no rows: give a table with at least one"),
+    "no rows": (parquet(frame(0)), "no rows. It needs at least one"),
     "more columns": (parquet(TEXT), "column 'x' is not in the schema"),
     "null": (parquet(frame(int=pa.array([None], pa.int64()))), "column 'int' has empty cells"),
     "NaN": (parquet(frame(num=pa.array([float("nan")]))), "column 'num' has empty cells"),

@@ -7,8 +7,7 @@ import pytest
 
 from adaptive_qs.domain import Domain
 from adaptive_qs.generate.blocks import BlockMoves
-from adaptive_qs.generate.conditional import select_boxes
-from adaptive_qs.generate.linked import linked_rows
+from adaptive_qs.generate.linked import linked_rows, select_boxes
 from adaptive_qs.generate.rows import Fitted
 from adaptive_qs.generate.structure import SharedSteps, find_components
 from adaptive_qs.generate.targets import Target
@@ -150,7 +149,7 @@ def test_a_condition_has_the_conditional_distribution(box):
     chains = chains_from(moves._model, joint, CLIQUES, start, rng, blocks=moves)
     means = {c: (margin(joint, c) * rows).astype(np.float32) for c in CLIQUES}
     chances = {i: np.array(chance) for i, chance in box.items()}
-    wanted = select_boxes(DOMAIN, Fitted(chains, means, CLIQUES), [[chances]], rows, zeros)
+    wanted = select_boxes(DOMAIN, Fitted(chains, means, CLIQUES), [chances], rows, zeros)
     taken = joint.copy()
     for i, chance in chances.items():
         taken *= chance.reshape([-1 if k == i else 1 for k in range(6)])
@@ -158,7 +157,7 @@ def test_a_condition_has_the_conditional_distribution(box):
     assert_drawn_from(histogram(wanted.states.rows, DOMAIN), taken / share)
     # At worst each weight is 0 or 1, in half the rows for what is left of dependence between them.
     error = np.sqrt(2 * share * (1 - share) / rows * len(box))
-    assert abs(wanted.shares[0] - share) < 5 * error
+    assert abs(wanted.share - share) < 5 * error
 
 
 def test_linked_rows_have_the_conditional_distribution_under_zeros():

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from adaptive_qs.generate.conditional import NoRowsError, select_boxes
 from adaptive_qs.generate.exact import ExactChains, ExactFit, Joint
+from adaptive_qs.generate.linked import NoRowsError, select_boxes
 from adaptive_qs.generate.rows import Fitted
 
 from .helpers import (

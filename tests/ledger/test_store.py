@@ -227,5 +227,5 @@ def test_a_ledger_is_made_or_the_disk_is_said_to_be_full(tmp_path, monkeypatch):
         with monkeypatch.context() as patch:
             patch.setattr(shutil, "disk_usage", lambda _, usage=usage: usage)
             patch.setattr(store, "_connect", fail)
-            with pytest.raises(LedgerError, match=said):
+            with pytest.raises(LedgerError, match=f"{said}.*The ledger was created"):
                 LedgerBook.create(tmp_path / f"l{free}", Cost.within(1), {"rho": 1, "delta": 1e-9})

@@ -136,8 +136,8 @@ def test_synthesize_tells_it_before_it_spends_and_what_to_do(wide, capsys):
     assert "1 of 3 columns is independent" in rest[0]
     assert main([*RUN, "q.zip"]) == 0
     said = capsys.readouterr().err.splitlines()[0]
-    assert "It needs about this many rows: c " in said
-    assert "Use coarser bins" in said
+    assert said.startswith("note: This budget suits tables of 3,000 rows or more.")
+    assert "independent of all others: c (below 3,000 rows). Use --public-rows N" in said
 
 
 def test_it_is_told_before_the_first_draw(wide, capsys, monkeypatch):
@@ -167,14 +167,14 @@ def test_plan_says_where_nothing_but_single_columns_can_be_had(wide, capsys):
     Path("s.json").write_text(json.dumps({"a": 60, "b": 60, "c": 300}))
     plan = ["plan", "--schema", "s.json", "--epsilon", "0.1"]
     for rows, said in (("1000", True), ("100000000", False)):
-        assert main([*plan, "--rows", rows]) == 0
+        assert main([*plan, "--public-rows", rows]) == 0
         printed = " ".join(capsys.readouterr().out.split())
-        assert ("probably nothing but single columns. Use coarser bins" in printed) == said
+        assert ("probably all are independent of each other. Use coarser bins" in printed) == said
 
 
 def test_plan_tells_it_for_scripts_and_python_warns(wide, capsys):
     plan = ["plan", "--schema", "s.json", "--epsilon", "1", "--json"]
-    assert main([*plan, "--rows", "2000"]) == 0
+    assert main([*plan, "--public-rows", "2000"]) == 0
     tables = json.loads(capsys.readouterr().out)["tables"]
     assert tables["unconnected"] == ["c"]
     assert tables["least_rows"]["c"] > 2000

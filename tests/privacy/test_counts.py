@@ -209,5 +209,5 @@ def test_a_measurement_costs_exactly_its_units_however_fine_its_noise(units, nam
 
 
 def test_counts_are_integers():
-    with pytest.raises(InputError, match="give integers"):
+    with pytest.raises(InputError, match="Use integers"):
         PrivateCounts(np.ones(2), BUDGET)

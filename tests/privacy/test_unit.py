@@ -154,10 +154,10 @@ def test_draws_are_those_of_rows():
             "schema names the person column 'who'. Set --rows-per-person",
         ),
         ((None, 3, "add-remove"), "needs a person column, and the schema names none"),
-        (("who", 0, "add-remove"), "rows-per-person is 0: give a positive integer"),
+        (("who", 0, "add-remove"), "rows-per-person is 0. Use a positive integer"),
         (("who", 2.5, "add-remove"), "rows-per-person is 2.5"),
-        (("who", 2**21, "add-remove"), "rows-per-person is 2,097,152: give 1,048,576 at most"),
-        (("who", 2, "bounded"), "neighbours is 'bounded': give one of add-remove, replace"),
+        (("who", 2**21, "add-remove"), "rows-per-person is 2,097,152. Use 1,048,576 at most"),
+        (("who", 2, "bounded"), "neighbours is 'bounded'. Use one of add-remove, replace"),
     ],
 )
 def test_units_that_do_not_make_sense_are_refused(values, words):

@@ -172,7 +172,7 @@ def test_a_condition_that_contradicts_a_rule_is_refused(ruled, where):
 
 
 def test_too_many_parts_are_refused(model, monkeypatch):
-    monkeypatch.setattr("adaptive_qs.generate.conditional.MOST_BOXES", 1)
+    monkeypatch.setattr("adaptive_qs.generate.linked.MOST_BOXES", 1)
     with pytest.raises(InputError, match="2 parts, and 1 is the most"):
         model.sample(10, where="sex = F or town = a")
 

@@ -123,9 +123,9 @@ def test_rho_is_half_the_cost():
 @pytest.mark.parametrize(
     ("given_", "message"),
     [
-        ({}, "neither epsilon, rho nor cost was given: give exactly one"),
-        ({"epsilon": 1, "cost": 1}, "epsilon and cost were given"),
-        ({"rho": 1, "cost": 1}, "rho and cost were given"),
+        ({}, "No privacy budget is set. Use exactly one"),
+        ({"epsilon": 1, "cost": 1}, "epsilon and cost are set"),
+        ({"rho": 1, "cost": 1}, "rho and cost are set"),
         ({"epsilon": 0}, "epsilon is 0"),
         ({"epsilon": -1.0}, "epsilon is -1.0"),
         ({"epsilon": math.nan}, "epsilon is nan"),

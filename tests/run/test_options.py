@@ -98,11 +98,11 @@ COLUMNS = '[{"name": "a", "type": "integer", "min": 0, "max": 2}]'
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"resume": 1}, "resume is 1: give True or False"),
-        ({"unreviewed_schema": "no"}, "unreviewed-schema is 'no': give True or False"),
-        ({"target": 3}, "target is 3: give a text"),
-        ({"ledger": 3}, "ledger is 3: give the path of a file"),
-        ({"temp_folder": 3}, "temp-folder is 3: give the path of a file"),
+        ({"resume": 1}, "resume is 1. Use True or False"),
+        ({"unreviewed_schema": "no"}, "unreviewed-schema is 'no'. Use True or False"),
+        ({"target": 3}, "target is 3. Use a text"),
+        ({"ledger": 3}, "ledger is 3. Use the path of a file"),
+        ({"temp_folder": 3}, "temp-folder is 3. Use the path of a file"),
     ],
 )
 def test_values_that_only_python_can_give_are_refused(options, said):

@@ -198,7 +198,7 @@ def test_files_that_a_worker_sees_otherwise_are_refused(frame, opened, tmp_path,
         monkeypatch.setattr(remote, "file_stamp", changed(number))
         assert refused(opened, path) == (
             DataError,
-            f"{path}: changed while it was read, or is another file for a worker: give all "
+            f"{path} changed while it was read, or is another file for a worker. Put the "
             "machines the same file, with the time of its last change, and repeat the command",
         )
     hidden = iter([seen])
@@ -244,7 +244,7 @@ def test_too_many_rows_are_refused_as_they_come_and_none_as_well(
     assert refused(opened, path, check_rows=check_rows) == (ResourceExceeded, "too many")
     assert came[0] < 1_000 < came[-1] < 2_000
     path = written(frame[:0], tmp_path, "csv")
-    words = f"{path}: no rows: give a table with at least one"
+    words = f"{path} has no rows. It needs at least one"
     assert refused(opened, path) == (DataError, words)
 
 
@@ -362,7 +362,7 @@ ADDRESSES = ["nonsense://", "tcp://host:port", "tcp://127.0.0.1:1"]
 @pytest.mark.parametrize(
     ("scheduler", "words"),
     [
-        (5, "scheduler is 5: give an address or a distributed.Client"),
+        (5, "scheduler is 5. Use an address or a distributed.Client"),
         *((address, NO_ANSWER.format(address)) for address in ADDRESSES),
         ("tls://127.0.0.1:1", NO_ANSWER.format("tls://127.0.0.1:1")),
     ],

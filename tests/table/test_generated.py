@@ -90,3 +90,30 @@ def test_lists_of_the_owner_are_drawn_from_and_wrong_ones_refused():
     for wrong in ({"values": ["x", 1]}, {"type": "key"}, {"name": "a"}):
         with pytest.raises(SchemaError):
             Schema.parse({**base, "generated": [column | wrong]})
+
+
+@pytest.mark.parametrize("encoding", ["cp1252", "utf_16"])
+def test_other_encodings_are_found_declared_and_written(tmp_path, encoding):
+    towns = ["Köln", "München", "Bonn"]
+    path, out = tmp_path / "t.csv", tmp_path / "o.csv"
+    frame = pd.DataFrame({"town": RNG.choice(towns, N), "age": TABLE.age})
+    frame.to_csv(path, index=False, encoding=encoding)
+    assert main(["schema", "init", str(path), "--out", str(tmp_path / "p.json")]) == 0
+    assert Schema.load(tmp_path / "p.json").encoding == encoding
+    words = ["--schema", str(tmp_path / "p.json"), "--rho", "1", "--unreviewed-schema"]
+    assert main(["synthesize", str(path), *words, "--out", str(out)]) == 0
+    assert set(pd.read_csv(out, encoding=encoding).town) == set(towns)
+
+
+def test_what_is_wrong_with_a_file_has_its_line(tmp_path, capsys):
+    path = tmp_path / "t.csv"
+    path.write_text("a,b\n" + "1,2\n" * 7 + "1,2,3\n")
+    assert main(["schema", "init", str(path)]) == 2
+    assert "row 9 of the file does not have the 2 cells" in capsys.readouterr().err
+    path.write_bytes(b"a,b\n" + b"1,x\n" * 7 + b"1,\xfc\n")
+    schema = tmp_path / "s.json"
+    columns = [{"name": "a", "type": "integer", "min": 0, "max": 9}]
+    columns.append({"name": "b", "type": "categorical", "values": ["x"]})
+    Schema.parse({"version": 1, "columns": columns}).dump(schema)
+    assert main(["schema", "check", str(schema), str(path)]) == 2
+    assert "is not UTF-8 text in line 9" in capsys.readouterr().err

@@ -210,13 +210,10 @@ def test_damaged_file(tmp_path, content, hint):
 @pytest.mark.parametrize(
     ("content", "hint"),
     [
-        *(
-            (content, "")
-            for content in (b"", b"a,b\n", b"a,b\n1\n", b"a,a\n1,2\n", b"a\n1\n\xff\n")
-        ),
+        *((content, "") for content in (b"", b"a,b\n", b"a,b\n1\n", b"a,a\n1,2\n")),
         (b"c4n4ry,Bob,c4n4ry\n40,Eve,41\n", "columns 1 and 3 have the same name"),
     ],
-    ids=range(6),
+    ids=range(5),
 )
 def test_proposing_from_a_damaged_file(tmp_path, content, hint):
     path = tmp_path / "t.csv"
@@ -281,8 +278,8 @@ def test_a_proposal_leaves_years_that_no_schema_can_name_as_text(tmp_path, cell)
 @pytest.mark.parametrize("cells", [[1.7e308, -1.7e308, 1.0, 2.5], [1.7976931348623157e308]])
 def test_a_proposal_leaves_out_numbers_too_large_to_bin(tmp_path, cells):
     path = tmp_path / "t.parquet"
-    pq.write_table(pa.table({"a": cells, "b": ["a"] * len(cells)}), path)
-    assert propose(path).schema.ignore == ("a",)
+    pq.write_table(pa.table({"a": cells, "b": ["a", "b", "b", "b"][: len(cells)]}), path)
+    assert "too large to bin" in propose(path).left_out["a"]
     pq.write_table(pa.table({"a": [f"{CANARY}\0", "x"]}), path)
     refusal(lambda: propose(path), str(path))
 
@@ -344,7 +341,7 @@ def test_a_file_and_its_compressed_form_in_one_folder_are_refused(tmp_path):
     for name in ("a.csv", "b.csv"):
         (tmp_path / name).write_bytes(rows)
     (tmp_path / "a.csv.gz").write_bytes(gzip.compress(rows))
-    refusal(lambda: read_table(tmp_path, AB), "has a.csv and a.csv.gz: leave one out")
+    refusal(lambda: read_table(tmp_path, AB), "has a.csv and a.csv.gz: remove one")
     (tmp_path / "a.csv").unlink()
     assert read_table(tmp_path, AB).num_rows == 60
 

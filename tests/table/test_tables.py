@@ -117,7 +117,7 @@ HEAPS = {"name": "r", "type": "integer", "min": 0, "max": 99, "bins": 9, "privat
         (set_table("persons", ignore=["id"]), "persons: column 'id' is a key"),
         (set_key(1, parent_column="home"), "persons: column 'home' names a row and its parent"),
         (set_key(2, parent_column="other"), "homes: its children name its rows by several col"),
-        (set_table("trips", person="who"), 'trips: has "person": leave it out, since one row of h'),
+        (set_table("trips", person="who"), 'trips: has "person": remove it, since one row of h'),
         (set_table("trips", columns=[LEARNT]), "'r': has \"private_values\", .*: declare the bins"),
         (set_table("trips", columns=[HEAPS]), "'r': has \"private_heaps\", .* leave it out"),
         (set_key(0, most=0), "key number 1: most: must be at least 1"),
@@ -129,7 +129,7 @@ HEAPS = {"name": "r", "type": "integer", "min": 0, "max": 99, "bins": 9, "privat
         (lambda c: c["tables"].update({"SQLite_x": HOMES}), "'SQLite_x' cannot be the name of a t"),
         (lambda c: c["tables"].update({"Homes": HOMES}), "two tables have the same names"),
         (set_table("trips", file="Persons"), "two tables have the same files"),
-        (set_table("trips", file="../trips.csv"), "is no name of a file"),
+        (set_table("trips", file="../trips.csv"), "is not a file name"),
         (set_table("trips", columns=[]), "schema: trips: columns: must not be empty"),
         (lambda c: c["tables"].update(trips=3), "tables.trips: must be an object"),
         (lambda c: c.update(keys=3), "keys: must be a list"),
@@ -175,10 +175,10 @@ def test_tables_are_found_by_their_names(tmp_path):
     ]  # fmt: skip
     with pytest.raises(DataError, match="nowhere: no such folder or database"):
         locate_tables(tmp_path / "nowhere", schema)
-    with pytest.raises(DataError, match=r"other.csv: is one table, and the schema describes 3"):
+    with pytest.raises(DataError, match=r"other.csv is one table, and the schema describes 3"):
         locate_tables(tmp_path / "other.csv", schema)
     (tmp_path / "homes.csv").touch()
-    with pytest.raises(DataError, match=r"has homes.csv and homes.parquet: leave one out"):
+    with pytest.raises(DataError, match=r"has homes.csv and homes.parquet: remove one"):
         locate_tables(tmp_path, schema)
     (tmp_path / "people.csv").unlink()
     (tmp_path / "homes.csv").unlink()
@@ -188,5 +188,5 @@ def test_tables_are_found_by_their_names(tmp_path):
         name_tables({"homes": 1, "persons": 2}, schema)
     with pytest.raises(DataError, match="the schema lacks 'x'"):
         name_tables({"homes": 1, "persons": 2, "trips": 3, "x": 4}, schema)
-    with pytest.raises(DataError, match="give a mapping with homes, persons, trips"):
+    with pytest.raises(DataError, match="Use a mapping with homes, persons, trips"):
         name_tables(3, schema)

@@ -419,7 +419,7 @@ def test_frames_come_back_as_they_are(private):
 def test_another_kind_is_refused(private, capsys):
     assert main(["synthesize", "t.csv", *RUN, "--out", "o.csv", "--formulas", "all"]) == 2
     said = capsys.readouterr().err
-    assert "formulas is 'all': give one of escape-learnt, escape, keep" in said
+    assert "formulas is 'all'. Use one of escape-learnt, escape, keep" in said
 
 
 def test_numbers_in_the_form_of_a_country_go_in_and_come_out_in_it(tmp_path, capsys):

@@ -78,16 +78,16 @@ def test_parts_become_weighted_cliques(tmp_path):
 
 
 BAD = {
-    "no parts": (of_parts(), "parts: is empty: give at least one part"),
+    "no parts": (of_parts(), "parts: is empty. Use at least one part"),
     "no ways": (of_parts({"ways": []}), "part 1: ways: is empty"),
     "no sets": (of_parts({"ways": [1]}, {"attributes": []}), "part 2: attributes: is empty"),
     "empty set": (of_parts({"attributes": [[]]}), "part 1: attributes: is empty"),
-    "neither": (of_parts({"weight": 1}), 'part 1: give either "ways" or "attributes"'),
-    "both": (of_parts({"ways": [1], "attributes": [["age"]]}), "part 1: give either"),
+    "neither": (of_parts({"weight": 1}), 'part 1: use either "ways" or "attributes"'),
+    "both": (of_parts({"ways": [1], "attributes": [["age"]]}), "part 1: use either"),
     "unknown": (of_parts({"ways": [1]}, {"attributes": [["agee"]]}), "part 2: attribute 'agee'"),
     "twice": (of_parts({"attributes": [["age", "age"]]}), "part 1"),
     "zero ways": (of_parts({"ways": [0]}), "part 1: ways"),
-    "many ways": (of_parts({"ways": [5]}), "part 1: ways is 5: give a number from 1 to 4"),
+    "many ways": (of_parts({"ways": [5]}), "part 1: ways is 5. Use a number from 1 to 4"),
     "weight 0": (of_parts({"ways": [1], "weight": 0}), "part 1: weight"),
     "weight -1": (of_parts({"ways": [1], "weight": -1.5}), "part 1: weight"),
     "weight NaN": (
@@ -330,7 +330,7 @@ QUERY_FILE_BAD = {
         "'sex' is not ordered",
     ),
     "affine of one": (AGES | {"queries": "affine"}, "compare two attributes"),
-    "affine of three": ({"ways": [3], "queries": "affine"}, "and the set has 3: give sets of two"),
+    "affine of three": ({"ways": [3], "queries": "affine"}, "and the set has 3: use sets of two"),
     "absdiff of one": (
         {"attributes": [["age", "p"]], "queries": {"age": "absdiff", "p": "range"}},
         "cannot ask about 'age' alone",
@@ -366,7 +366,7 @@ QUERY_FILE_BAD = {
     "large weight": (AGES | {"weight": 1e308}, "weight: must be at most 1e+12, not 1e+308"),
     "tiny weight": (AGES | {"weight": 1e-320}, "weight: must be at least 1e-12, not 1e-320"),
     "infinite p": (AGES | {"queries": {"family": "random", "p": -math.inf}}, "queries.p: -Infin"),
-    "ways": ({"ways": [6], "queries": "hybrid"}, "ways is 6: give a number from 1 to 5"),
+    "ways": ({"ways": [6], "queries": "hybrid"}, "ways is 6. Use a number from 1 to 5"),
 }
 
 

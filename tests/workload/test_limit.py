@@ -265,10 +265,10 @@ def test_a_plan_forecasts_what_synthesize_looks_at_where_answers_are_refused(
     made = json.loads(capsys.readouterr().out)
     assert found["scoring"]["left_out"] == made["left_out"]
     assert "of 560 requested marginals" in made["left_out"]
-    assert main(["plan", *words, "--rows", "300"]) == 0
+    assert main(["plan", *words, "--public-rows", "300"]) == 0
     out = capsys.readouterr().out
     assert "were dropped" in " ".join(out.split())
-    assert "would measure the number of rows" in out
+    assert "measured with a standard error" in out
     assert main(["plan", *words, "--mechanism", "identity"]) == 4
     capsys.readouterr()
     assert main(["plan", *words, "--queries", "prefix"]) == 4  # synthesize needs all of these

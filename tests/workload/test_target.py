@@ -52,7 +52,7 @@ def test_every_set_is_also_asked_for_together_with_the_target(weights):
 def test_a_workload_serves_one_target_once():
     served = Workload.all_ways(DOMAIN, 2).serving("a")
     assert served.serving("a") is served
-    with pytest.raises(WorkloadError, match="'b' and that of the workload 'a'"):
+    with pytest.raises(WorkloadError, match="'b', that of the workload 'a'"):
         served.serving("b")
 
 

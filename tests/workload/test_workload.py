@@ -75,10 +75,10 @@ def test_a_degree_the_domain_does_not_have_is_refused(ways):
     [
         ({}, "empty"),
         ({(): 1.0}, "without attributes"),
-        ({(0,): 0.0}, "weight 0.0: give a number from 1e-12"),
-        ({(0,): -1.0}, "weight -1.0: give a number from 1e-12"),
-        ({(0,): math.nan}, "weight nan: give a number"),
-        ({(0,): math.inf}, r"weight inf: give a number from 1e-12 to 1e\+12"),
+        ({(0,): 0.0}, "weight 0.0. Use a number from 1e-12"),
+        ({(0,): -1.0}, "weight -1.0. Use a number from 1e-12"),
+        ({(0,): math.nan}, "weight nan. Use a number"),
+        ({(0,): math.inf}, r"weight inf. Use a number from 1e-12 to 1e\+12"),
     ],
 )
 def test_a_workload_without_meaning_is_refused(weight_of, message):
@@ -109,7 +109,7 @@ def test_weights_too_far_apart_are_refused():
 def test_bad_weights_are_refused(weight):
     with pytest.raises(WorkloadError, match=r"from 1e-12 to 1e\+12") as caught:
         part([1.0, weight])
-    assert f"weight {weight!r}: give" in str(caught.value)
+    assert f"weight {weight!r}. Use" in str(caught.value)
 
 
 def test_the_ends_of_the_range_are_weights_and_an_empty_workload_is_none():

@@ -224,11 +224,11 @@ class RangeColumn(ColumnBase):
     @model_validator(mode="after")
     def _check_heaps(self) -> Self:
         if self.counted is not None and len(self.counted.rows) != len(self.heaps):
-            raise ValueError("counted has not as many rows as there are heaps: leave it out")
+            raise ValueError("counted has not as many rows as there are heaps: remove it")
         if not self.has_heaps:
             return self
         if not self.has_points:
-            raise ValueError("heaps need decimals, with which values repeat: give them")
+            raise ValueError("heaps need decimals, with which values repeat. Declare the decimals.")
         if self.counts_heaps and self.heaps and self.private_heaps is not None:
             raise ValueError("heaps are declared and to be found as well: keep one of the two")
         if len(self.heaps) > MOST_HEAPS:

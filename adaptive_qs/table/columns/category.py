@@ -182,7 +182,7 @@ class CategoricalColumn(ColumnBase):
 
     def _check_values(self) -> None:
         if bool(self.values) == self.is_unlearnt:
-            raise ValueError("give either values, or private_values to learn them")
+            raise ValueError("declare either values, or private_values to learn them")
         if self.is_unlearnt:
             if type(self.catch_all) is not str or not self.catch_all:
                 raise ValueError("private_values need a catch_all that is a text: add one")

@@ -90,7 +90,7 @@ class IntegerColumn(NumberColumn):
 
     def _check_bins(self) -> None:
         if self.min is None or self.max is None:
-            raise ValueError("min or max is missing: give both, or private_bins to learn them")
+            raise ValueError("min or max is missing. Declare both, or private_bins.")
         if self.min > self.max:
             raise ValueError(
                 f"min {self.min} is greater than max {self.max}. Swap or correct them."
@@ -318,17 +318,17 @@ class NumericColumn(NumberColumn):
     def _check_bins(self) -> None:
         by_count = (self.min, self.max, self.bins)
         if self.edges is None and None in by_count:
-            raise ValueError("give either edges, or min and max and bins")
+            raise ValueError("declare either edges, or min and max and bins")
         if self.edges is not None and by_count != (None, None, None):
             raise ValueError("both edges and min, max or bins are given: keep one")
         edges = self.bin_edges
         if len(edges) < 2 or any(a >= b for a, b in pairwise(edges)):
             raise ValueError("the edges of the bins must be two or more and ascend")
         if self.step is not None and self.decimals is None:
-            raise ValueError("step is given without decimals: give the decimals of the step")
+            raise ValueError("step is declared without decimals. Declare the decimals of the step.")
         if self.step is not None and Decimal(repr(self.step)).scaleb(self.decimals or 0) % 1:
             raise ValueError(
-                f"step {self.step:.9g} has more than {self.decimals} decimals: give more"
+                f"step {self.step:.9g} has more than {self.decimals} decimals. Raise them."
             )
         if self.decimals is not None and self.grid is not None:
             self._check_digits(self.span)

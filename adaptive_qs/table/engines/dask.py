@@ -162,8 +162,8 @@ class Cluster:
             raise
         except KilledWorker:
             said = (
-                "several workers ended over the same part of the table: give workers more memory, "
-                "and repeat the command"
+                "several workers ended over the same part of the table. Set a larger memory for "
+                "workers, and repeat the command."
             )
         except (CancelledError, asyncio.CancelledError, OSError):
             said = "the scheduler does not answer any more: start it again, and repeat the command"
@@ -245,7 +245,7 @@ def open_dask(
                 tasks = _sent(cluster, table)
         facts = _facts_of_parts(cluster, tasks, options.check_rows, progress)
         if not any(each.rows for each in facts):
-            raise DataError(f"{source}: no rows: give a table with at least one")
+            raise DataError(f"{source} has no rows. It needs at least one.")
         if files is not None and isinstance(source, Spool) and sums:
             source.note_sum(sum(each.row_sum for each in facts) % 2**64)
         yield DaskEngine(cluster, schema.domain(), tasks, facts)
@@ -330,11 +330,11 @@ def _connected(options: EngineOptions) -> Iterator[Cluster]:
     security = None
     if isinstance(given, Client):  # ours, another one, takes all with it when it is closed
         if given.status != "running":
-            raise InputError("scheduler is a client that is closed: give another, or an address")
+            raise InputError("scheduler is a client that is closed. Use another, or an address.")
         security = given.security
         given = given.scheduler.address  # type: ignore[union-attr]
     if not isinstance(given, str):
-        raise InputError(f"scheduler is {shown(given)}: give an address or a distributed.Client")
+        raise InputError(f"scheduler is {shown(given)}. Use an address or a distributed.Client.")
     with_tls = given.startswith("tls://")
     certificate = " and that it accepts the certificate" if with_tls else ""
     no_answer = InputError(

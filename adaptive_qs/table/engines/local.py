@@ -144,7 +144,7 @@ class Spool(Rows):
         if self._source is not None:
             yield replace(self._source, read=self._read_again)
             return
-        with unchanged(self.table), open_source(self.table, self._schema.delimiter) as source:
+        with unchanged(self.table), open_source(self.table, self._schema.dialect) as source:
             yield replace(source, read=partial(self._read, source))
 
     def _read(self, source: Source, requested: Sequence[str]) -> Iterator[Chunk]:

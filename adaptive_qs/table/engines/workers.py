@@ -139,7 +139,7 @@ def _safely(task: Callable[..., T]) -> Callable[..., T | Refusal]:
         except AdaptiveQsError as error:
             return Refusal(error.with_traceback(None))
         except MemoryError:
-            return Refusal(ResourceExceeded("a worker is out of memory: give workers more"))
+            return Refusal(ResourceExceeded("a worker is out of memory. Give it more memory."))
         except Exception as error:  # noqa: BLE001  (its message may quote private values)
             own = [
                 f for f in traceback.extract_tb(error.__traceback__) if "adaptive_qs" in f.filename
@@ -174,7 +174,7 @@ def see(parts: Sequence[FilePart]) -> None:
 @_safely
 def cut(part: FilePart, reader: Reader, most_bytes: int) -> list[FilePart]:
     """Return the parts of a file, each of about this number of bytes if the format allows."""
-    with _steady(part, reader), open_file(part.path, None, reader.schema.delimiter) as source:
+    with _steady(part, reader), open_file(part.path, None, reader.schema.dialect) as source:
         check_names(source, reader.schema.names, reader.schema.set_aside)
         several = [*source.cut(most_bytes)]
         size = part.size // len(several)
@@ -187,7 +187,7 @@ def encode(part: FilePart, reader: Reader) -> PartCodes:
     columns = reader.schema.columns
     codes: list[list[NDArray[Any]]] = [[] for _ in columns]
     sums: list[int] = []
-    opened = open_file(part.path, part.groups, reader.schema.delimiter)
+    opened = open_file(part.path, part.groups, reader.schema.dialect)
     with _steady(part, reader), opened as source:
         source = summed(source, sums.append) if reader.sums else source
         check_names(source, reader.schema.names, reader.schema.set_aside)
@@ -269,8 +269,8 @@ def _check_file(part: FilePart) -> None:
         ) from None
     if not same:
         raise DataError(
-            f"{part.path}: changed while it was read, or is another file for a worker: give all "
-            "machines the same file, with the time of its last change, and repeat the command"
+            f"{part.path} changed while it was read, or is another file for a worker. Put the "
+            "same file on all machines, with the same time of change, and repeat the command."
         )
 
 

@@ -1,0 +1,225 @@
+"""Weights over groups of an ordered column's codes, spread to the codes along the order."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+import numpy as np
+import scipy
+from numpy.typing import NDArray
+
+from adaptive_qs.cliques import Array
+from adaptive_qs.domain import Clique, Domain
+from adaptive_qs.generate.targets import Target
+from adaptive_qs.levels import Groups
+
+# A marginal over groups says nothing of the codes inside. If their weights are equal, a code is
+# independent of the other columns given its group, and the dependence that neighbouring groups show
+# is lost inside. So the logarithm of the weights is interpolated: linearly along the normal scores
+# of the column, beyond the outermost groups as well. A Gaussian copula has such weights exactly.
+#
+# Columns with jumps or heaps are not smooth. The released marginals decide: groups are merged in
+# pairs, the pairs are divided along the order or as the single column is, and both are compared
+# with the marginal. Only where the order is nearer, clearly above the noise, it is followed, in the
+# proportion that comes nearest.
+
+Shapes = Mapping[int, Array]
+"""By level, the part that each group has in the logarithm of a code's weight: (codes, groups)."""
+LEAST_CODES = 4
+"""Smallest number of codes of a group, on average, inside which the order is followed."""
+CLEAR = 3.0
+"""Standard deviations of the noise by which the order has to be nearer."""
+MOST_SHAPED = 256
+"""Largest number of codes of a column that is shaped: a sweep takes a step for each."""
+DAMPING = 8.0
+"""Standard deviations of the noise that are added to both sides of a ratio of counts."""
+
+
+def find_shapes(
+    domain: Domain, targets: Sequence[Target], singles: Sequence[Target], flat: Collection[int]
+) -> dict[int, Array]:
+    """Return how the weights of each level spread, for the levels at which the order helps.
+
+    Args:
+        domain: the attributes.
+        targets: measured marginals of several attributes, at their levels.
+        singles: counts of each attribute's codes.
+        flat: attributes that are not shaped, besides those measured at their codes with others.
+    """
+    used, found = {i for target in targets for i in target.clique}, {}
+    flat = used.union(flat)
+    for level in sorted(i for i in used if i >= len(domain)):
+        (i,) = domain.columns((level,))
+        described, groups = domain.attributes[i], domain.groups(i, level)
+        unfit = described.size < LEAST_CODES * groups.sizes.size or described.size > MOST_SHAPED
+        if i in flat or not described.ordered or unfit:
+            continue
+        shape = interpolate(singles[i].counts, groups.of, described.beyond)
+        if shape is not None:
+            scaled = groups.of[: described.size - described.beyond].max() + 1
+            over = [(t, t.clique.index(level)) for t in targets if level in t.clique]
+            trust = find_trust(over, int(scaled))[groups.of, None]
+            if trust.any():
+                found[level] = trust * shape + (1 - trust) * np.eye(groups.sizes.size)[groups.of]
+    return found
+
+
+def interpolate(counts: Array, groups: NDArray[np.intp], beyond: int) -> Array | None:
+    """Return the shares of the groups in each code by interpolation along normal scores.
+
+    Args:
+        counts: of the codes, shape (codes,).
+        groups: the group of each code.
+        beyond: number of codes at the end that are off the scale; they follow their group.
+
+    Returns:
+        Shape (codes, groups), rows that sum to 1; None if fewer than two groups are on the scale,
+        or they are not in order.
+    """
+    scale = counts.size - beyond
+    inside = groups[:scale]
+    if not scale or (np.diff(inside) < 0).any() or inside[0] == inside[-1]:
+        return None
+    shares = np.maximum(counts[:scale], 0.5)
+    shares = shares / shares.sum()
+    scores = scipy.special.ndtri(np.cumsum(shares) - shares / 2)
+    knots = np.bincount(inside, shares * scores) / np.bincount(inside, shares)
+    right = np.clip(np.searchsorted(knots, scores), 1, knots.size - 1)
+    part = (scores - knots[right - 1]) / (knots[right] - knots[right - 1])
+    found = np.eye(groups.max() + 1)[groups]
+    found[:scale] = 0.0
+    found[np.arange(scale), right - 1] = 1 - part
+    found[np.arange(scale), right] = part
+    return found
+
+
+def find_trust(over: Sequence[tuple[Target, int]], scaled: int) -> Array:
+    """Return for each group how far its codes follow the order, from 0 to 1.
+
+    Args:
+        over: marginals over the groups, and the axis of these in each.
+        scaled: number of groups with codes on the scale; the others come after them.
+    """
+    number = over[0][0].counts.shape[over[0][1]]
+    pairs = np.minimum(np.arange(number) // 2, max(scaled // 2 - 1, 0))
+    pairs[scaled:] = pairs[scaled - 1] + 1 + np.arange(number - scaled)
+    merged = Groups(pairs)
+    gain, change, noise = np.zeros((3, merged.sizes.size))
+    for target, axis in over:
+        table = np.moveaxis(target.counts, axis, 0).reshape(number, -1)
+        own, others = table.sum(axis=1), table.sum(axis=0)
+        shape = interpolate(own, pairs, number - scaled)
+        if shape is None:
+            break
+        damping = 2.0 + DAMPING * target.noise_std
+        product = np.outer(own, others) / max(float(own.sum()), 1e-9)
+        sums = merged.sums(table, 0)
+        logs = np.log((sums + damping) / (merged.sums(product, 0) + damping))
+        flat = merged.repeated(sums / np.maximum(merged.sums(own, 0), 1e-9)[:, None], 0)
+        flat = flat * own[:, None]
+        shaped = flat * np.exp(np.clip(shape @ logs - logs[pairs], -12, 12))
+        for _ in range(10):
+            shaped *= merged.repeated(sums / np.maximum(merged.sums(shaped, 0), 1e-9), 0)
+            shaped *= (own / np.maximum(shaped.sum(axis=1), 1e-9))[:, None]
+        weighted = (shaped - flat) / (product + damping)
+        gain += np.bincount(pairs, (weighted * (table - flat)).sum(axis=1))
+        change += np.bincount(pairs, (weighted * (shaped - flat)).sum(axis=1))
+        noise += np.bincount(pairs, (weighted**2 * (target.noise_std**2 + flat)).sum(axis=1))
+    part = np.clip(gain / np.maximum(change, 1e-9), 0.0, 1.0)
+    return np.where(gain > CLEAR * np.sqrt(noise), part, 0.0)[pairs]
+
+
+def spread(
+    weights: NDArray[np.floating], clique: Clique, domain: Domain, shapes: Shapes
+) -> NDArray[np.floating]:
+    """Return positive weights over groups as weights over codes."""
+    columns = domain.columns(clique)
+    if shapes.keys().isdisjoint(clique):
+        return domain.repeated(weights, clique, columns)
+    logs = np.log(weights)
+    for axis, (level, code) in enumerate(zip(clique, columns)):
+        if level in shapes:
+            shape = shapes[level].astype(logs.dtype)
+            logs = np.moveaxis(np.tensordot(shape, logs, (1, axis)), 0, axis)
+        elif level != code:
+            logs = domain.groups(code, level).repeated(logs, axis)
+    return np.exp(np.clip(logs, -MOST_LOG, MOST_LOG))
+
+
+MOST_LOG = 13.8
+"""Largest logarithm of a spread weight."""
+
+
+def drifts(
+    ratio: Array, counts: Array, clique: Clique, domain: Domain, shapes: Shapes
+) -> list[tuple[int, Array]]:
+    """Return by how much a step of weights moves each code more than if it were flat.
+
+    Args:
+        ratio: by which the weights of a clique are multiplied.
+        counts: rows in the cells of its codes.
+        clique: at its levels.
+        domain: the attributes.
+        shapes: how weights spread.
+
+    Returns:
+        Attributes with the factor of each code.
+    """
+    if shapes.keys().isdisjoint(clique):
+        return []
+    columns, found = domain.columns(clique), []
+    flat = counts * domain.repeated(ratio, clique, columns)
+    shaped = counts * spread(ratio, clique, domain, shapes)
+    for axis, i in enumerate(columns):
+        rest = tuple(k for k in range(len(columns)) if k != axis)
+        found.append((i, (shaped.sum(axis=rest) + 2.0) / (flat.sum(axis=rest) + 2.0)))
+    return found
+
+
+def finest_groups(domain: Domain, shapes: Shapes) -> dict[int, Groups]:
+    """Return the groups of the finest level of each shaped attribute."""
+    levels = {domain.columns((level,))[0]: level for level in sorted(shapes, reverse=True)}
+    return {i: domain.groups(i, level) for i, level in levels.items()}
+
+
+def hold_singles(
+    means: Sequence[NDArray[np.float32]],
+    cliques: Sequence[Clique],
+    singles: Sequence[Target],
+    shaped: Collection[int],
+) -> None:
+    """Scale marginals to the single columns of their shaped attributes, in place."""
+    for mean, clique in zip(means, cliques):
+        held = [(axis, i) for axis, i in enumerate(clique) if i in shaped]
+        if held:
+            np.maximum(mean, 1e-6, out=mean)
+        for axis, i in held * (5 if len(held) > 1 else 1):
+            rest = tuple(k for k in range(mean.ndim) if k != axis)
+            mean *= np.expand_dims(singles[i].counts, rest) / mean.sum(axis=rest, keepdims=True)
+            np.maximum(mean, 1e-6, out=mean)
+
+
+def shape_pair(
+    flat: Array, table: Array, noise_std: float, levels: Clique, domain: Domain, shapes: Shapes
+) -> Array:
+    """Return a marginal of two attributes over codes that follows their order inside groups.
+
+    Args:
+        flat: the same with codes that are independent inside groups; its columns are kept.
+        table: counts of the groups, which are kept as well.
+        noise_std: of the counts.
+        levels: of the groups.
+        domain: the attributes.
+        shapes: how weights spread.
+    """
+    columns, damping = domain.columns(levels), 2.0 + DAMPING * noise_std
+    product = np.outer(table.sum(axis=1), table.sum(axis=0)) / max(float(table.sum()), 1e-9)
+    found = np.outer(flat.sum(axis=1), flat.sum(axis=0))
+    found *= spread((table + damping) / (product + damping), levels, domain, shapes)
+    for _ in range(10):
+        sums = np.maximum(domain.summed(found, columns, levels), 1e-9)
+        found *= domain.repeated(table / sums, levels, columns)
+        for axis in range(2):
+            sums = np.maximum(found.sum(axis=axis, keepdims=True), 1e-9)
+            found *= flat.sum(axis=axis, keepdims=True) / sums
+    return found
