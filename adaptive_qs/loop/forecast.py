@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial, reduce
 from itertools import islice, takewhile
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -198,14 +198,15 @@ class LoopForecast:
         return frozenset(i for clique in several if len(clique) > 1 for i in clique)
 
     @cached_property
-    def _known_choices(self) -> dict[bool, _Choices]:
+    def _known_choices(self) -> dict[tuple[Any, ...], _Choices]:
         return {}
 
     def _start(self, rows: int) -> _Start:
         domain = self.workload.domain
         first, initial, codes = _initial_precisions(self.workload, self.rho, rows)
         # What smoothing leaves of the noise of columns is all there is while the loop chooses.
-        first |= {(i,): first[i,] * (domain.sizes[i] / n) ** 2 for i, n in codes.items()}
+        kept: dict[Clique, float] = {(i,): (n / domain.sizes[i]) ** 2 for i, n in codes.items()}
+        first |= {column: first[column] / share for column, share in kept.items()}
         left = self.rho * (1 - initial)
         if self.settings.levels == "auto" and self.settings.reference == "product":
             shares = assumed_shares(domain)
@@ -214,10 +215,10 @@ class LoopForecast:
             candidates = measurable_cliques(self.workload)
             error = mean_error(shares, rows, candidates, left)
             domain = with_levels(domain, model, candidates, error)
-        leveled = bool(domain.groupings)
-        if leveled not in self._known_choices:
-            self._known_choices[leveled] = _Choices(self.workload, domain)
-        return _Start(rows, self._known_choices[leveled], first, left)
+        key = bool(domain.groupings), *codes.items()
+        if key not in self._known_choices:
+            self._known_choices[key] = _Choices(self.workload, domain, kept)
+        return _Start(rows, self._known_choices[key], first, left)
 
     def _left_unconnected(self, rows: int, runs: int) -> frozenset[int]:
         if opened := self._opening(rows).precisions:
@@ -286,12 +287,17 @@ class _AssumedWorld:
 class _Choices:
     """What a loop chooses from, whatever the budget and the number of rows.
 
-    ``domain`` is that of the workload, with the levels on offer.
+    ``domain`` is that of the workload, with the levels on offer; ``kept`` is the share of the noise
+    variance of a column that smoothing leaves.
     """
 
-    def __init__(self, workload: Workload, domain: Domain) -> None:
+    def __init__(self, workload: Workload, domain: Domain, kept: Mapping[Clique, float]) -> None:
         self.domain = domain
-        self.every = CandidateSet(workload, domain, partial(measurement_cost, domain))
+
+        def cost(residual: Clique) -> float:
+            return measurement_cost(domain, residual) * kept.get(residual, 1.0)
+
+        self.every = CandidateSet(workload, domain, cost)
         self._curves = self._tabulated(assumed_shares(domain))
         self._same: dict[Clique, list[int]] = {}
         for row, clique in enumerate(self.every.cliques):

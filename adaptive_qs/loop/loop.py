@@ -112,8 +112,7 @@ def run_loop(
         measure_residuals(table, mechanisms, estimates, precisions)
     estimates = with_columns_as_reference(estimates, budget.settings)
     rounds: list[Round] = []
-    if measurable_cliques(workload):
-        # Marginals that are measured together, where choosing would cost more than it gains.
+    if measurable_cliques(workload):  # together, where choosing would cost more than it gains
         opening = plan_opening(estimates, workload, budget.left, budget.settings)
         measure = partial(measure_marginals, table, mechanisms, estimates)
         for past in measure_together(measure, opening, estimates.cost, budget):
@@ -127,8 +126,8 @@ def run_loop(
             for past in choose_rounds(world, every, budget, opening.precisions):
                 rounds.append(past)
                 on_round(past, budget.spent_share)
-            measured = selecting.unsmoothed or selecting
-            estimates = measured.with_reference(estimates.model.reference)
+            reference = estimates.model.reference
+            estimates = (selecting.unsmoothed or selecting).with_reference(reference)
     return LoopResult(estimates.model, tuple(rounds), budget.initial, strategies)
 
 

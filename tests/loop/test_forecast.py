@@ -52,7 +52,7 @@ def test_combinations_get_finer_with_the_budget_and_are_over_codes_without_level
         assert all(g in (n, 32, 8) for one in found for g, n in zip(one.groups, one.codes))
         pairs.append({one.columns: one for one in found})
     coarse, fine = pairs
-    assert str(coarse["age", "city"]) == "age in 8 groups × city in 8 groups"
+    assert str(coarse["age", "city"]) == "age in 8 groups × city in 32 groups"
     assert len(fine) == 6
     assert all(np.prod(fine[names].groups) >= np.prod(coarse[names].groups) for names in coarse)
     assert fine["job", "sex"].groups == (40, 2)
