@@ -59,8 +59,7 @@ def init(
     one table at a time: put these schemas under "tables", and add "keys".
     """
     from adaptive_qs.evaluation.finding import proposed_rules
-    from adaptive_qs.table.dictionary import read_dictionary
-    from adaptive_qs.table.propose import propose
+    from adaptive_qs.table.propose import propose, read_dictionary
 
     out = options.out
     if data is None:

@@ -18,10 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_qs.learn.gather import Numbers
-from adaptive_qs.privacy.counts import Measurement, PrivateValues
+from adaptive_qs.privacy.counts import Identity, LinearQuery, Measurement, PrivateValues
 from adaptive_qs.privacy.events import Cost, Purpose
 from adaptive_qs.privacy.mechanisms import Mechanisms
-from adaptive_qs.privacy.query import Identity, LinearQuery
 from adaptive_qs.table.columns.binned import MOST_HEAPS, Counted, Ending, RangeColumn, find_kinds
 
 Counts = NDArray[np.int64]

@@ -10,7 +10,7 @@ import pytest
 
 from adaptive_qs.cli.entry import main
 from adaptive_qs.errors import InputError
-from adaptive_qs.table.dictionary import read_dictionary
+from adaptive_qs.table.propose import read_dictionary
 from adaptive_qs.table.schema import Schema, open_topics
 
 N = 500
