@@ -395,12 +395,6 @@ def check_standard_output(out: Path | None, insecure: bool, as_json: bool) -> No
         raise InputError("the table is not private and needs its mark next to it. Name a file.")
 
 
-def check_read_once(tables: Sequence[Path | None]) -> None:
-    """Refuse more than one table from standard input."""
-    if sum(table == STANDARD for table in tables) > 1:
-        raise InputError("- is used twice, but standard input has one table. Name files.")
-
-
 @contextmanager
 def readable(table: Path) -> Iterator[Path]:
     """Yield a file that can be read more than once: the table, or a copy of standard input.

@@ -84,8 +84,6 @@ def init(
         return
     io.warn("This schema was taken from the data and is not private. Answer its open questions.")
     schema.dump(out, force=True)
-    following = _command("schema", "check", str(out), "--ask")
-    io.note(f"{out} has {counted(len(schema.written), 'column')}. Next: {following}")
     emit_checklist(schema, str(out))
 
 

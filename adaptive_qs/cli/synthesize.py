@@ -169,8 +169,7 @@ def warn_of_tables(written: Mapping[str, Written]) -> list[str]:
 
 
 def _list_dropped(release: Release) -> list[str]:
-    left = release.manifest.settings.get("left_out")
-    return [] if left is None else [left]
+    return [*filter(None, [release.manifest.settings.get("left_out")])]
 
 
 def _describe_measured(release: Release) -> list[str]:

@@ -23,7 +23,7 @@ from adaptive_qs.table.files import TAB_SEPARATED
 from adaptive_qs.table.generated import key_pattern
 from adaptive_qs.table.profile import INFINITE, NUMERIC_MARKERS, Profile
 from adaptive_qs.table.read import Source, check_alike, open_source
-from adaptive_qs.table.schema import Schema, open_topics
+from adaptive_qs.table.schema import Schema
 from adaptive_qs.table.spellings import in_natural_order
 from adaptive_qs.table.text import NUMBER, Dialect, read_integer, read_number
 
@@ -252,12 +252,6 @@ def _check_header(label: str, names: Sequence[str]) -> None:
 def check_schema(schema: Schema) -> tuple[str, ...]:
     """Return advice about a valid schema, a line for everything that its author can have missed."""
     advice = []
-    if topics := open_topics(schema):
-        listed = (f"{t} ({join_first(n, 10)})" if n else t for t, n in topics.items())
-        advice.append(
-            "the schema was taken from the data, and questions about it are open: "
-            + "; ".join(listed)
-        )
     if schema.ruleset is not None:
         for name, labels in schema.ruleset.never().items():
             said = join_first(list(map(repr, labels)), 10)
