@@ -267,7 +267,7 @@ class Check:
 _HERE = "adaptive_qs.evaluation"
 CHECKS: Registry[type[Check]] = Registry(
     {
-        "release": f"{_HERE}.promise:ReleaseCheck",
+        "release": f"{_HERE}.evaluation:ReleaseCheck",
         "key": f"{_HERE}.keys:KeysCheck",
         "rows": f"{_HERE}.rows:RowsCheck",
         "rules": f"{_HERE}.rows:RulesCheck",

@@ -16,7 +16,7 @@ from adaptive_qs.answering.answers import Answers
 from adaptive_qs.answering.measure import grid_bits
 from adaptive_qs.answering.plan import Batch
 from adaptive_qs.learn import schema as learning
-from adaptive_qs.learn.heaps import _Histograms
+from adaptive_qs.learn.schema import _Histograms
 from adaptive_qs.ledger import files
 from adaptive_qs.ledger.run import LedgerRun
 from adaptive_qs.privacy import budget as privacy_budget
