@@ -319,7 +319,7 @@ def _check(schema: TableSet, path: Path, options: Options) -> CheckedRun[Tables]
     from adaptive_qs.run.tables import check_tables
 
     if options.about is not None:
-        from adaptive_qs.table.about import resolve_about
+        from adaptive_qs.table.schema import resolve_about
 
         schema = schema.with_about(*resolve_about(options.about))
     spec = workload_spec(options.workload, options.ways)

@@ -224,6 +224,10 @@ def _choice(known: Any) -> Callable[[str, Any], str]:
     return lambda name, value: check_choice(name, value, known)
 
 
+def _share(name: str, value: Any) -> float:
+    return learning_share(value)
+
+
 def check_public_rows(name: str, value: Any) -> int | None:
     """Return a public number of rows."""
     from adaptive_qs.privacy.budget import check_public_rows
@@ -283,7 +287,7 @@ class BudgetOptions(UnitOptions, PromiseOptions):
 
     learning_share: Annotated[float, Option(
         "Part of the budget for the bins and values that the schema leaves open.", "P", BUDGET,
-        check=lambda _, value: learning_share(value))] = DEFAULT_SHARE  # fmt: skip
+        check=_share)] = DEFAULT_SHARE  # fmt: skip
 
     @property
     def budgeted(self) -> bool:
@@ -410,8 +414,8 @@ class SynthesizeOptions(SelectionOptions, RunOptions):
         "Whether marginals may be measured with grouped codes: auto (if this may reduce the error) "
         "or off.", "KIND", check=_choice(LEVELS))] = LEVELS[0]  # fmt: skip
     about: Annotated[Any, Option(
-        "JSON or Markdown file with title, publisher, contact, date, licence and description of "
-        "the data, shown at the top of the release page. All of it is public.", "FILE", OUTPUT,
+        "JSON file with title, publisher, contact, date, licence and description of the data, "
+        "shown at the top of the release page. All of it is public.", "FILE", OUTPUT,
         "what the schema says", read=Path, python="A mapping is accepted, too."
     )] = None  # fmt: skip
 

@@ -11,11 +11,11 @@ import zipfile
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, Self, Union, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, Self, Union, cast, get_args
 
 from pydantic import AfterValidator, ConfigDict, Field, ValidationError, model_validator
 
-from adaptive_qs.arguments import as_integer, plain_json
+from adaptive_qs.arguments import as_integer, plain_json, shown
 from adaptive_qs.domain import Attribute, Domain
 from adaptive_qs.errors import InputError, ResourceExceeded, SchemaError
 from adaptive_qs.jsonfile import Claim, as_object, first_complaint, read_json, render_schema
@@ -34,6 +34,23 @@ RuleText = Annotated[str, Field(min_length=1, max_length=1_000)]
 Delimiter = Literal[",", ";", "\t", "|"]
 AboutKey = Literal["title", "publisher", "contact", "date", "licence", "description"]
 AboutText = Annotated[Text, Field(min_length=1, max_length=4_000)]
+
+
+def resolve_about(given: Any) -> tuple[Mapping[str, str], str]:
+    """Return a description of the data, a mapping or in a JSON file, and its name for messages.
+
+    Raises:
+        InputError: If the file cannot be read, or is a table, whose rows would be published.
+    """
+    if isinstance(given, Mapping):
+        return given, "about"
+    if not isinstance(given, str | Path):
+        raise InputError(f"about is {shown(given)}. Use a mapping or the path of a file.")
+    if is_table_file(given):
+        raise InputError(f"{given} is a table. Use JSON that describes it.")
+    if not isinstance(content := read_json(given, InputError), dict):
+        raise InputError(f"{given} is no JSON object. Use {', '.join(get_args(AboutKey))}.")
+    return content, str(given)
 
 
 class DeclaredRule(Reviewed):
