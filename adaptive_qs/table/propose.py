@@ -7,6 +7,7 @@ import contextlib
 import gzip
 import math
 import re
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -205,7 +206,7 @@ def find_encoding(table: Any) -> str | None:
     """Return the likeliest encoding of a CSV file that is no UTF-8; None for all other tables."""
     if not isinstance(table, str | Path) or not str(table).lower().endswith(TEXTS):
         return None
-    with contextlib.suppress(OSError, EOFError):
+    with contextlib.suppress(OSError, EOFError, zlib.error):
         with Path(table).open("rb") as file:
             packed = file.read(2) == b"\x1f\x8b"
         with (gzip.open if packed else open)(table, "rb") as text:

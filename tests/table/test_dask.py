@@ -199,7 +199,7 @@ def test_files_that_a_worker_sees_otherwise_are_refused(frame, opened, tmp_path,
         assert refused(opened, path) == (
             DataError,
             f"{path} changed while it was read, or is another file for a worker. Put the "
-            "machines the same file, with the time of its last change, and repeat the command",
+            "same file on all machines, with the same time of change, and repeat the command.",
         )
     hidden = iter([seen])
     monkeypatch.setattr(remote, "file_stamp", lambda _: next(hidden, None) or os.stat("/none"))
@@ -244,7 +244,7 @@ def test_too_many_rows_are_refused_as_they_come_and_none_as_well(
     assert refused(opened, path, check_rows=check_rows) == (ResourceExceeded, "too many")
     assert came[0] < 1_000 < came[-1] < 2_000
     path = written(frame[:0], tmp_path, "csv")
-    words = f"{path} has no rows. It needs at least one"
+    words = f"{path} has no rows. It needs at least one."
     assert refused(opened, path) == (DataError, words)
 
 

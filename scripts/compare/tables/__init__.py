@@ -28,6 +28,11 @@ REAL = {  # name: (file in the folder of that name, schema or domain sizes, how 
         HERE / "ma2019.schema.json",
         "take ma2019.csv of the Diverse Communities Data Excerpts in usnistgov/SDNist and gzip it",
     ),
+    "br2000": (
+        "br2000.csv",
+        "domain.json",
+        "take br2000.csv and br2000-domain.json (domain.json here) of caicre/PrivMRF, preprocess/",
+    ),
     "kdd-census": (
         "census-income.csv.gz",
         HERE / "kdd-census.schema.json",
