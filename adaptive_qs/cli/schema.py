@@ -59,7 +59,8 @@ def init(
     one table at a time: put these schemas under "tables", and add "keys".
     """
     from adaptive_qs.evaluation.finding import proposed_rules
-    from adaptive_qs.table.propose import propose, read_dictionary
+    from adaptive_qs.table.dictionary import read_dictionary
+    from adaptive_qs.table.propose import propose
 
     out = options.out
     if data is None:
@@ -212,7 +213,7 @@ def emit_checklist(schema: Schema, path: str) -> None:
             if c.open or schema.open
         ],
     )
-    if made := [(c.name, c.type, "; ".join(c.why)) for c in schema.generated]:
+    if made := [(c.name, c.type, c.shown) for c in schema.generated]:
         io.emit_columns(("not measured", "type", "reason"), made)
     if notes := [(c.name, "; ".join(c.why)) for c in schema.columns if c.why]:
         io.emit_columns(("column", "note"), notes)
