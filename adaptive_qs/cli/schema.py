@@ -221,7 +221,7 @@ def emit_checklist(schema: Schema, path: str) -> None:
             if c.open or schema.open
         ],
     )
-    if made := [(c.name, c.type, "; ".join(c.why)) for c in schema.generated]:
+    if made := [(c.name, c.type, c.shown) for c in schema.generated]:
         io.emit_columns(("not measured", "type", "reason"), made)
     if rules := [(rule.rule, "; ".join(rule.why)) for rule in rules_as_proposed(schema)]:
         io.emit_columns(("rule", ""), rules)

@@ -42,7 +42,8 @@ class Entry:
     def describe(self, profile: Profile, content: Mapping[str, Any]) -> dict[str, Any] | None:
         """Return a proposed column as the dictionary has it; None if it does not fit the cells."""
         about = {"description": self.description} if self.description else {}
-        missing = {"missing": self.markers} if self.markers else {}
+        others = [marker for marker in profile.markers if marker not in self.labels]
+        missing = {"missing": [*self.markers, *others]} if self.markers or others else {}
         codes = [code for code in self.labels if code not in self.markers]
         cells = profile.texts - {*self.markers, *profile.markers}
         if {*self.ends} == {"min", "max"}:

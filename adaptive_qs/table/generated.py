@@ -52,6 +52,12 @@ class GeneratedColumn(Reviewed):
             raise ValueError("the values are of several types: quote all of them or none")
         return self
 
+    @property
+    def shown(self) -> str:
+        """Why it is not measured, and what of the rows its proposed cells show."""
+        taken = [self.pattern] * (self.pattern != "{}") + [*map(str, self.values)]
+        return "; ".join([*self.why, *taken])
+
     @cached_property
     def escapes(self) -> dict[str, str]:
         """Texts that a spreadsheet program would run, and their escaped forms in CSV."""

@@ -141,6 +141,8 @@ def propose(table: Any, dictionary: Mapping[str, Entry] | None = None) -> Propos
             if content := entry.describe(profiles[name], draft.content):
                 drafts[name] = draft = Draft(content)
                 about["why"] = [FROM_DICTIONARY]
+                if not {*content.get("missing", ())} <= {"", *entry.markers}:
+                    about["open"].append("missing")
             elif entry.labels or entry.ends:
                 about["why"].append("the data dictionary lacks some of its values")
         if draft.content is not None:
@@ -195,7 +197,8 @@ def _judge_limits(column: Any, profile: Profile) -> tuple[str, ...]:
     """Return how the limits of a column were chosen."""
     if "limits" not in column.topics or FROM_DICTIONARY in column.why:
         return ()
-    equal = column.kind != "numbers" or {profile.low, profile.high} & set(column.span)
+    found = {profile.low, profile.high, *profile.points.tolist()}  # limits may be inside, clipped
+    equal = column.kind != "numbers" or found & {*column.span}
     return (EQUAL_LIMITS if equal else WIDER_LIMITS,)
 
 

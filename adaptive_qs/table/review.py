@@ -20,12 +20,14 @@ QUESTIONS: dict[Topic, str] = {
     "person": "Can a person have several rows, found by a column? Name it (- for none).",
     "missing": "Do these cells mean a missing value? Name the columns where they are values.",
     "values": "May these lists of values be known? Name the columns to learn with noise instead.",
-    "limits": "May these limits be known? Name columns with public ones: age=0..120.",
+    "limits": "May these limits and the bins inside be known? Name public limits: age=0..120.",
     "order": "Do these values have an order? Name the columns without one.",
     "format": "Is the day before the month? Name the columns where the month comes first.",
     "rule": "Must each rule hold for every possible row? Give the numbers of those that need not.",
 }
 """The questions by their topics, in the order of the review."""
+MOST_VALUES = 100
+"""Largest number of values to learn with noise, whatever number there is in the rows."""
 
 
 def list_questions(schema: Schema) -> list[tuple[Topic, list[str], str]]:
@@ -34,7 +36,7 @@ def list_questions(schema: Schema) -> list[tuple[Topic, list[str], str]]:
     for topic in (topic for topic in QUESTIONS if topic in topics):
         names = topics[topic]
         if topic == "publish":
-            lines = [f"{column.name}: {'; '.join(column.why)}" for column in schema.generated]
+            lines = [f"{column.name}: {column.shown}" for column in schema.generated]
         elif topic == "rule":
             lines = [f"{number} {rule}" for number, rule in enumerate(names, start=1)]
         elif topic == "missing":
@@ -116,10 +118,9 @@ def _change(schema: Schema, content: dict[str, Any], topic: Topic, part: str) ->
     elif topic == "missing":
         _count_marker(column)
     elif topic == "values":
-        number = -(-len(column.pop("values")) // 10) * 10
-        column.pop("ordered", None)
-        column.pop("groups", None)
-        column |= {"private_values": number, "catch_all": "other"}
+        for key in ("values", "ordered", "groups"):
+            column.pop(key, None)
+        column |= {"private_values": MOST_VALUES, "catch_all": "other"}
     elif not (found := re.fullmatch(r"(.+?)\.\.(.+)", ends)):
         raise InputError(f"{part!r} has no limits. Type them as {name}=0..100.")
     else:

@@ -46,13 +46,19 @@ class Dialect(NamedTuple):
 
 
 def check_encoding(name: str) -> str:
-    """Return the name of an encoding of text; raise ValueError if it is unknown."""
+    """Return the name of an encoding of text in which no row changes how others are read.
+
+    Raises:
+        ValueError: If it is unknown, or has shifts or escapes.
+    """
     try:
         codecs.getincrementaldecoder(name)
         "".encode(name)
+        if re.match(r"iso2022|hz|utf-7|punycode|idna|.*escape", codecs.lookup(name).name):
+            raise LookupError
     except LookupError:
         raise ValueError(
-            f"encoding {name!r} is unknown: use one such as cp1252 or utf_16"
+            f"encoding {name!r} is unknown or has shifts: use one such as cp1252 or utf_16"
         ) from None
     return name
 

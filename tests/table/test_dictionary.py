@@ -10,7 +10,8 @@ import pytest
 
 from adaptive_qs.cli.entry import main
 from adaptive_qs.errors import InputError
-from adaptive_qs.table.dictionary import read_dictionary
+from adaptive_qs.table.dictionary import Entry, read_dictionary
+from adaptive_qs.table.propose import propose
 from adaptive_qs.table.schema import Schema, open_topics
 
 N = 500
@@ -53,6 +54,16 @@ def test_a_dictionary_goes_before_the_rows(tmp_path, kind):
     assert race.description == ("Race" if kind == "json" else "")
     assert "values" not in open_topics(schema) or open_topics(schema)["values"] == ["other"]
     assert main(["schema", "check", str(out), str(table)]) == 0
+
+
+def test_missing_markers_that_only_the_rows_have_are_asked_about():
+    hours, race = [*TABLE["hours"][1:], "J. Smith"], [*TABLE["race"][1:], "NA"]
+    known = {"hours": Entry(ends={"min": 0, "max": 99}), "race": Entry(labels={"9": "missing"})}
+    known["race"].labels |= {"1": "a", "2": "b"}
+    schema = propose(pd.DataFrame({"hours": hours, "race": race}), known).schema
+    assert schema.column("hours").missing == ("N", "J. Smith")
+    assert schema.column("race").missing == ("9", "NA")
+    assert open_topics(schema)["missing"] == ["hours", "race"]
 
 
 def test_what_is_no_dictionary_is_refused(tmp_path):

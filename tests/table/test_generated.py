@@ -15,6 +15,7 @@ from adaptive_qs.table.generated import GeneratedColumn, key_pattern
 from adaptive_qs.table.propose import propose
 from adaptive_qs.table.schema import Schema
 
+BASE = {"version": 1, "columns": [{"name": "a", "type": "boolean"}]}
 N = 300
 RNG = np.random.default_rng(4)
 UUIDS = [str(uuid.UUID(int=int(k) << 70)) for k in RNG.choice(10**6, N, replace=False)]
@@ -86,10 +87,9 @@ def test_keys_differ_over_pages_and_beyond_their_pattern(pattern):
 def test_lists_of_the_owner_are_drawn_from_and_wrong_ones_refused():
     column = {"name": "k", "type": "filled", "place": 0, "values": ["x", "y"]}
     assert set(GeneratedColumn(**column).cells(0, 99, (3,)).to_pylist()) == {"x", "y"}
-    base = {"version": 1, "columns": [{"name": "a", "type": "boolean"}]}
     for wrong in ({"values": ["x", 1]}, {"type": "key"}, {"name": "a"}):
         with pytest.raises(SchemaError):
-            Schema.parse({**base, "generated": [column | wrong]})
+            Schema.parse({**BASE, "generated": [column | wrong]})
 
 
 @pytest.mark.parametrize("encoding", ["cp1252", "utf_16"])
@@ -103,6 +103,15 @@ def test_other_encodings_are_found_declared_and_written(tmp_path, encoding):
     words = ["--schema", str(tmp_path / "p.json"), "--rho", "1", "--unreviewed-schema"]
     assert main(["synthesize", str(path), *words, "--out", str(out)]) == 0
     assert set(pd.read_csv(out, encoding=encoding).town) == set(towns)
+
+
+@pytest.mark.parametrize(
+    "encoding", ["iso2022_jp", "hz", "UTF-7", "punycode", "idna", "unicode_escape", "hex", "none"]
+)
+def test_encodings_in_which_a_row_changes_others_are_refused(encoding):
+    """In the first one, a row of ESC $ B turns the cells "ab" of all later rows into others."""
+    with pytest.raises(SchemaError, match="is unknown or has shifts"):
+        Schema.parse({**BASE, "encoding": encoding})
 
 
 def test_what_is_wrong_with_a_file_has_its_line_in_schema_init_alone(tmp_path, capsys):

@@ -68,7 +68,7 @@ def test_answers_change_what_they_name(proposed):
     assert [column.name for column in found.generated] == ["key", "town"]
     assert [*found.written] == [*TABLE.columns]
     learnt = answered(proposed, values="town").column("town")
-    assert (learnt.private_values, learnt.catch_all) == (10, "other")
+    assert (learnt.private_values, learnt.catch_all) == (100, "other")  # not how many there are
 
 
 @pytest.mark.parametrize(
@@ -78,6 +78,18 @@ def test_answers_change_what_they_name(proposed):
 def test_an_answer_that_cannot_be_followed_is_refused(proposed, topic, text):
     with pytest.raises(InputError):
         answer(proposed, topic, text)
+
+
+def test_the_owner_is_shown_what_of_the_rows_generated_cells_and_clipped_limits_have():
+    """Constants, the letters of keys, and limits between values that lie far away on both sides."""
+    fees = np.where(np.arange(N) < 2, [[-(10**9)], [10**9]], RNG.integers(20, 60, N)).max(axis=0)
+    fees[0] = -(10**9)
+    keys = [f"AB12{k:06}" for k in range(N)]
+    schema = propose(TABLE.assign(key=keys, town="Bonn", fee=fees)).schema
+    asked = {topic: " ".join(lines) for topic, lines, _ in list_questions(schema)}
+    assert "AB12000{999}" in asked["publish"]
+    assert "town: the same value in every row; Bonn" in asked["publish"]
+    assert "fee: 20 to 59, clipped beyond (occur in the rows)" in asked["limits"]
 
 
 def test_no_reason_reaches_a_release(proposed, tmp_path):
