@@ -55,7 +55,7 @@ def test_a_table_comes_back_with_all_its_columns_in_order_and_with_their_types(t
 
 
 def test_frames_have_them_too_and_the_private_cells_are_not_read():
-    schema = propose(TABLE).schema
+    schema = propose(TABLE)
     made = []
     for table in (TABLE, TABLE.assign(id="x", uuid="private", note=7)):
         fitted = Synthesizer(rho=1.0, insecure_seed=1, unreviewed_schema=True)
