@@ -94,9 +94,9 @@ def propose(table: Any, dictionary: Mapping[str, Entry] | None = None) -> Schema
             schema can describe.
     """
     encoding = find_encoding(table)
-    with open_source(table, Dialect(None, encoding)) as source:
+    with open_source(table, Dialect(None, encoding, located=True)) as source:
         label, delimiter = source.label, source.other_delimiter
-    profiles = _read_profiles(table, Dialect(delimiter, encoding))
+    profiles = _read_profiles(table, Dialect(delimiter, encoding, located=True))
     if not any(profile.rows for profile in profiles.values()):
         raise DataError(f"{label} has no rows. It needs at least one.")
     drafts = {name: draft_column(name, profile) for name, profile in profiles.items()}

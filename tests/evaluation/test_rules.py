@@ -407,7 +407,7 @@ def test_implications_and_orders_on_different_scales_are_proposed():
 def test_one_exception_is_enough_for_no_rule():
     table = people()
     for status in ("was married", "widowed"):
-        table.loc[len(table)] = [3, status, "m", "yes", "", "", 9, 8, 40]
+        table.loc[len(table)] = [0, status, "m", "yes", "", "", 9, 8, 40]
     assert proposed_rules(table, propose(table)) == ()
 
 

@@ -48,7 +48,7 @@ def release(quick_tables):
     noisy = {name: np.clip(level + rng.normal(0, 0.2, 400), 0, 0.999) * n for name, n in
              SIZES.items()}  # fmt: skip
     frame = pd.DataFrame({name: values.astype(int) for name, values in noisy.items()})
-    return Synthesizer(epsilon=4.0, **SETTINGS).fit(frame, schema=SCHEMA).release_
+    return Synthesizer(epsilon=5.0, **SETTINGS).fit(frame, schema=SCHEMA).release_
 
 
 @pytest.fixture(scope="module")
