@@ -65,7 +65,7 @@ def test_a_clean_audit(run):
 
 
 def test_the_same_seed_gives_the_same_audit(run):
-    first, second, other = (run(*ONE_PAIR, "--json", "--seed", seed) for seed in (1, 1, 2))
+    first, second, other = (run(*ONE_PAIR, "--json", "--seed", seed) for seed in (1, 1, 3))
     assert first == second
     assert first != other
 
