@@ -124,8 +124,8 @@ def linear_algebra() -> ThreadpoolController:
 
 
 @cache
-def peak_memory_mb() -> float | None:
-    """Return the largest resident size of this process in MB (2**20 bytes); None if unknown.
+def peak_memory_mb() -> float:
+    """Return the largest resident size of this process in MB (2**20 bytes).
 
     The figure of the system (``ru_maxrss``) includes the memory of the process that started this
     one, so it is only a fallback.
@@ -135,10 +135,8 @@ def peak_memory_mb() -> float | None:
         return int(status.read_text(encoding="ascii").split("VmHWM:")[1].split()[0]) / 2**10
     except (OSError, IndexError):
         pass
-    try:
-        import resource
-    except ImportError:
-        return None
+    import resource
+
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak / (2**20 if sys.platform == "darwin" else 2**10)
 
@@ -223,7 +221,7 @@ def _code_folder() -> Path | None:
     """
     folder, known = None, False
     with suppress(OSError):
-        place = Path(tempfile.gettempdir(), f"adaptive-qs-code-{getattr(os, 'getuid', str)()}")
+        place = Path(tempfile.gettempdir(), f"adaptive-qs-code-{os.getuid()}")
         try:
             place.mkdir(mode=0o700)
         except FileExistsError:
@@ -245,10 +243,7 @@ def _code_folder() -> Path | None:
 def is_private(folder: Path) -> bool:
     """Return whether it is a folder, not a link, that only this user owns and can read."""
     found = os.lstat(folder)
-    if not hasattr(os, "getuid"):  # Windows: folders for temporary files are the user's own
-        return stat.S_ISDIR(found.st_mode)
-    own = found.st_uid == os.getuid()
-    return own and stat.S_ISDIR(found.st_mode) and not found.st_mode & 0o077
+    return found.st_uid == os.getuid() and stat.S_ISDIR(found.st_mode) and not found.st_mode & 0o077
 
 
 # Named points at which a test can stop the program, as a power cut would.

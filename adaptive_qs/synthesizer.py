@@ -91,7 +91,7 @@ class Synthesizer(Estimator, SynthesizeOptions):
         options = checked(self, SynthesizeOptions)
         described = TableSet.resolve(schema, table, options.max_memory)
         if options.about is not None:
-            from adaptive_qs.table.about import resolve_about
+            from adaptive_qs.table.schema import resolve_about
 
             described = described.with_about(*resolve_about(options.about))
         tables = {described.root: table}

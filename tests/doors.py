@@ -9,6 +9,7 @@ from adaptive_qs.loop.candidates import ResidualIndex
 from adaptive_qs.loop.estimates import CELLS_ALONE, Estimates
 from adaptive_qs.privacy.budget import Budget
 from adaptive_qs.privacy.counts import (
+    LinearQuery,
     Measurement,
     PrivateCounts,
     PrivateScores,
@@ -16,7 +17,6 @@ from adaptive_qs.privacy.counts import (
     PrivateTexts,
     open_private,
 )
-from adaptive_qs.privacy.query import LinearQuery
 from adaptive_qs.privacy.scores import PrivateErrors
 
 

@@ -25,7 +25,6 @@ from adaptive_qs.privacy.unit import SetMember, Unit
 from adaptive_qs.run import tables as running
 from adaptive_qs.run.options import SynthesizeOptions
 from adaptive_qs.run.tables import check_tables, list_dropped
-from adaptive_qs.table.schema import TAKEN_FROM_DATA
 
 from .family import DEEP, DEEP_UNIT, SCHEMA, UNIT, made_deep, published, without
 
@@ -400,7 +399,7 @@ def test_delimiters_of_each_table_are_read_as_declared(tmp_path):
 
 @pytest.mark.parametrize("table", ["homes", "persons", "trips"])
 def test_an_unreviewed_table_is_covered_in_no_release(table):
-    schema = with_table(table, description=TAKEN_FROM_DATA)
+    schema = with_table(table, open=["publish"])
     with pytest.raises(InputError, match="taken from the data"):
         fitted(schema=schema)
     release = fitted(schema=schema, rho=4.0, unreviewed_schema=True).release_

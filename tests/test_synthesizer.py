@@ -120,9 +120,10 @@ def test_fitted_attributes_and_bundles(fitted, tmp_path):
 
 def test_what_the_data_are_is_said_in_public(tmp_path):
     """By a mapping or a file, in place of the schema's own words; nothing else is taken."""
-    (tmp_path / "about.md").write_text("# People\n\nMade up.\n")
+    said = {"title": "People", "description": "Made up."}
+    (tmp_path / "about.json").write_text(json.dumps(said))
     schema = {**SCHEMA, "about": {"title": "Persons", "licence": "CC0"}}
-    for about in ({"title": "People", "description": "Made up."}, tmp_path / "about.md"):
+    for about in (said, tmp_path / "about.json"):
         model = Synthesizer(rho=10, workers=1, about=about).fit(FRAME, schema=schema)
         assert model.schema_.about == {
             "title": "People", "licence": "CC0", "description": "Made up.",

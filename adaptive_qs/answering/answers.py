@@ -155,15 +155,10 @@ HELD_BYTES = 90
 """Size of one answer in memory, with its text."""
 
 
-def file_bytes(queries: int, path: str | Path) -> int:
-    """Return the approximate size of a file of answers."""
-    plain = table_format(path).is_text and not str(path).endswith(".gz")
-    return queries * FILE_BYTES[plain]
-
-
 def check_room(queries: int, path: str | Path) -> None:
     """Raise ResourceExceeded if the disk has no room for a file of answers."""
-    needed = file_bytes(queries, path)
+    plain = table_format(path).is_text and not str(path).endswith(".gz")
+    needed = queries * FILE_BYTES[plain]
     try:
         free = shutil.disk_usage(Path(path).resolve().parent).free
     except OSError:

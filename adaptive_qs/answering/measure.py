@@ -21,10 +21,15 @@ from adaptive_qs.arguments import as_number, shown
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.errors import InputError
 from adaptive_qs.machine import ThreadPool, linear_algebra
-from adaptive_qs.privacy.counts import Measurement, PrivateCounts, PrivateTable
+from adaptive_qs.privacy.counts import (
+    IntegerMap,
+    LinearQuery,
+    Measurement,
+    PrivateCounts,
+    PrivateTable,
+)
 from adaptive_qs.privacy.events import UNITS_PER_RHO, Purpose
 from adaptive_qs.privacy.mechanisms import Mechanisms
-from adaptive_qs.privacy.query import IntegerMap, LinearQuery
 from adaptive_qs.strategy.integer import table_estimate
 from adaptive_qs.strategy.mechanism import Mechanism, StrategyMeasurement
 from adaptive_qs.strategy.solution import Array

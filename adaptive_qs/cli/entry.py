@@ -81,7 +81,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             fail("stopped before the end")
             return 128 + signal.SIGINT
         except (PipeClosed, BrokenPipeError):
-            _silence_stdout()
+            with suppress(OSError, ValueError):  # the interpreter must not flush into the pipe
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 128 + 13
         except SystemExit as stop:
             return stop.code if isinstance(stop.code, int) else 1
@@ -301,9 +302,3 @@ def _open_streams() -> None:
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
-
-
-def _silence_stdout() -> None:
-    """Keep the interpreter from flushing into the closed pipe when it exits."""
-    with suppress(OSError, ValueError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -163,7 +163,8 @@ def _check_files(private: Path, synthetic: Path, options: Options) -> None:
     """Refuse files that cannot be read or written as requested, before anything is read."""
     schema, report = options.schema, options.report
     workload_spec(options.workload, options.ways)
-    io.check_read_once([private, synthetic])
+    if private == synthetic == io.STANDARD:
+        raise InputError("- is used twice, but standard input has one table. Name files.")
     if report is not None:
         inputs = [private, *with_sidecar(synthetic), schema, options.release]
         check_distinct([report], [*inputs, options.workload])

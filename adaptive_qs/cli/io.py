@@ -199,16 +199,13 @@ def _emit_rich(*parts: Any, soft_wrap: bool = False) -> None:
 def taken_rows(seconds: Mapping[str, float]) -> list[Row]:
     """Return rows with the time and memory of a command."""
     rows = [("seconds", ", ".join(f"{phase} {spent:.1f}" for phase, spent in seconds.items()))]
-    if (peak := peak_memory_mb()) is not None:
-        rows.append(("peak memory", f"{peak:,.0f} MB"))
-    return rows
+    return [*rows, ("peak memory", f"{peak_memory_mb():,.0f} MB")]
 
 
 def taken_json(seconds: Mapping[str, float]) -> dict[str, Any]:
     """Return the JSON fields with the time and memory of a command."""
-    peak = peak_memory_mb()
     rounded = {phase: round(spent, 3) for phase, spent in seconds.items()}
-    return {"seconds": rounded, "peak_memory_mb": peak and round(peak, 1)}
+    return {"seconds": rounded, "peak_memory_mb": round(peak_memory_mb(), 1)}
 
 
 def closed_rows(closed: FinishedRun | None) -> list[Row]:
@@ -398,12 +395,6 @@ def check_standard_output(out: Path | None, insecure: bool, as_json: bool) -> No
         raise InputError("the table is not private and needs its mark next to it. Name a file.")
 
 
-def check_read_once(tables: Sequence[Path | None]) -> None:
-    """Refuse more than one table from standard input."""
-    if sum(table == STANDARD for table in tables) > 1:
-        raise InputError("- is used twice, but standard input has one table. Name files.")
-
-
 @contextmanager
 def readable(table: Path) -> Iterator[Path]:
     """Yield a file that can be read more than once: the table, or a copy of standard input.
@@ -452,7 +443,7 @@ def _blocks(stream: IO[bytes]) -> Iterator[bytes]:
         number = stream.fileno()
     except OSError:  # no file of the system
         number = -1
-    if number < 0 or sys.platform == "win32":  # where only sockets can be waited for
+    if number < 0:
         yield from iter(partial(stream.read, _BLOCK), b"")
         return
     block = b"."

@@ -352,18 +352,16 @@ def _plan_set(schema: TableSet, workload: Any, options: Options) -> None:
         rows, work, share = numbers.get(name), part.work, float(table.share)
         forecast = predict_measurements(work.forecast, work.strategies, rows)
         scoring, scored = describe_scoring(work.workload, work.left_out, rows, run)
-        error = _cell_rmse(part.schema, work.workload, work.rho, run)
         for doubt in describe_refusals(work.list_warnings(part.target, rows)):
             warnings.setdefault(str(doubt), f"{name}: {doubt}" if found else str(doubt))
         found[name] = {
             "rho": share * target.rho, "rho_of_rows": work.rho, "rows": rows,
             "rows_per_unit": table.rows_per_unit, "marginals": len(work.workload.cliques),
-            "rmse": error, "tables": forecast, "scoring": scoring,
+            "tables": forecast, "scoring": scoring,
         }  # fmt: skip
         some = counted(len(work.workload.cliques), "marginal")
-        known = "" if error is None else f", each cell known to about +/- {io.figure(error)} rows"
         budget = f"rho {share * target.rho:.6g} ({io.percent(share)})"
-        lines.append((name, f"{budget} for {some}{known} if all are measured"))
+        lines.append((name, f"{budget} for {some}"))
         lines += [*list_measurements(work.workload, forecast, f"--public-rows {name}="), scored]
     for warning in warnings.values():
         io.warn(warning)
@@ -375,21 +373,3 @@ def _plan_set(schema: TableSet, workload: Any, options: Options) -> None:
     protects = f"{last.protected}; neighbouring tables {last.relation}"
     lines = [("privacy", privacy), ("protects", protects), *lines]
     io.emit_rows(f"{len(schema.tables):,} tables under one budget", lines)
-
-
-def _cell_rmse(
-    schema: Schema, workload: Workload, rho: float, run: SynthesizeOptions
-) -> float | None:
-    """Return the expected RMSE (rows) of all cells if rho is spent on them in the optimal way.
-
-    None if that is too large to plan.
-    """
-    from adaptive_qs.answering.api import plan as planned
-    from adaptive_qs.workload.file import WorkloadFile
-
-    requested = WorkloadFile.of(workload).model_dump(exclude_none=True)
-    one = schema.model_copy(update={"person": None})
-    try:
-        return planned(one, requested, rho=rho, workers=run.workers, max_memory=run.max_memory).rmse
-    except ResourceExceeded:
-        return None

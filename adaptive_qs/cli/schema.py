@@ -60,7 +60,7 @@ def init(
     """
     from adaptive_qs.evaluation.finding import proposed_rules
     from adaptive_qs.table.dictionary import read_dictionary
-    from adaptive_qs.table.propose import group_reasons, propose
+    from adaptive_qs.table.propose import propose
 
     out = options.out
     if data is None:
@@ -72,13 +72,8 @@ def init(
         raise InputError("--ask needs --out, the schema file that gets the answers.")
     known = None if options.dictionary is None else read_dictionary(options.dictionary)
     with io.readable(data) as table:
-        proposal = propose(table, known)
-        rules = proposed_rules(table, proposal.schema)
-    for reason in group_reasons(proposal.left_out):
-        io.warn(f"not measured: {reason}")
-    for remark in group_reasons(proposal.notes):
-        io.note(f"proposed: {remark}")
-    schema = proposal.schema.with_rules(rules)
+        schema = propose(table, known)
+        schema = schema.with_rules(proposed_rules(table, schema))
     if out is None:
         io.warn("This schema was taken from the data and is not private. Review it.")
         io.emit(schema.to_json(reasons=True))
@@ -90,8 +85,6 @@ def init(
         return
     io.warn("This schema was taken from the data and is not private. Answer its open questions.")
     schema.dump(out, force=True)
-    following = _command("schema", "check", str(out), "--ask")
-    io.note(f"{out} has {counted(len(schema.written), 'column')}. Next: {following}")
     emit_checklist(schema, str(out))
 
 
@@ -210,7 +203,6 @@ NOT_PRIVATE = "Taken from the data, not private. For the owner only."
 def emit_checklist(schema: Schema, path: str) -> None:
     """Print the columns and rules with open questions, then these questions."""
     from adaptive_qs.table.review import describe_open
-    from adaptive_qs.table.schema import rules_as_proposed
 
     io.emit(NOT_PRIVATE)
     io.emit_columns(
@@ -223,7 +215,9 @@ def emit_checklist(schema: Schema, path: str) -> None:
     )
     if made := [(c.name, c.type, c.shown) for c in schema.generated]:
         io.emit_columns(("not measured", "type", "reason"), made)
-    if rules := [(rule.rule, "; ".join(rule.why)) for rule in rules_as_proposed(schema)]:
+    if notes := [(c.name, "; ".join(c.why)) for c in schema.columns if c.why]:
+        io.emit_columns(("column", "note"), notes)
+    if rules := [(r.rule, "; ".join(r.why)) for r in schema.declared_rules if r.open]:
         io.emit_columns(("rule", ""), rules)
     following = _command("schema", "check", path, "--ask")
     io.emit_rows("Open questions:", [*describe_open(schema), ("answer", following)])

@@ -169,8 +169,7 @@ def warn_of_tables(written: Mapping[str, Written]) -> list[str]:
 
 
 def _list_dropped(release: Release) -> list[str]:
-    left = release.manifest.settings.get("left_out")
-    return [] if left is None else [left]
+    return [*filter(None, [release.manifest.settings.get("left_out")])]
 
 
 def _describe_measured(release: Release) -> list[str]:
@@ -320,7 +319,7 @@ def _check(schema: TableSet, path: Path, options: Options) -> CheckedRun[Tables]
     from adaptive_qs.run.tables import check_tables
 
     if options.about is not None:
-        from adaptive_qs.table.about import resolve_about
+        from adaptive_qs.table.schema import resolve_about
 
         schema = schema.with_about(*resolve_about(options.about))
     spec = workload_spec(options.workload, options.ways)

@@ -49,11 +49,6 @@ GRADES: dict[Grade, GradeWords] = {
 """The grades from the best to the worst; "plain" means that there is no grade."""
 
 
-def find_worst(grades: Iterable[Grade]) -> Grade:
-    """Return the worst grade; "plain" for none."""
-    return max(grades, key=[*GRADES].index, default="plain")
-
-
 class Word(NamedTuple):
     """A word of the verdict, its grade and its condition; docs/guides/evaluate.md explains it."""
 
@@ -272,7 +267,7 @@ class Check:
 _HERE = "adaptive_qs.evaluation"
 CHECKS: Registry[type[Check]] = Registry(
     {
-        "release": f"{_HERE}.promise:ReleaseCheck",
+        "release": f"{_HERE}.evaluation:ReleaseCheck",
         "key": f"{_HERE}.keys:KeysCheck",
         "rows": f"{_HERE}.rows:RowsCheck",
         "rules": f"{_HERE}.rows:RulesCheck",
@@ -315,7 +310,7 @@ def overall_finding(
     """
     if alarms:
         return Finding("poor", alarms[0].word, alarms[0].headline)
-    grade = find_worst(found.grade for _, found in parts)
+    grade: Grade = max((f.grade for _, f in parts), key=[*GRADES].index, default="plain")
     text = GRADES[grade].headline.format(truth)
     for about, wrong in (("Failed", "poor"), ("Problems", "fair"), ("Not judged", "plain")):
         if words := [f"{what} ({f.word})" for what, f in parts if f.grade == wrong]:

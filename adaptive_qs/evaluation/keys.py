@@ -26,6 +26,7 @@ from adaptive_qs.evaluation.columns import ColumnPair, ColumnsCheck
 from adaptive_qs.evaluation.evaluation import (
     Evaluation,
     evaluation_page,
+    find_promise,
     render_page,
     run_checks,
 )
@@ -36,7 +37,6 @@ from adaptive_qs.evaluation.marginals import (
     marginal_rows,
 )
 from adaptive_qs.evaluation.models import ModelSettings
-from adaptive_qs.evaluation.promise import find_promise
 from adaptive_qs.evaluation.rules import declared_rules
 from adaptive_qs.evaluation.scale import CliqueError, scale_over
 from adaptive_qs.evaluation.tables import OWNER_ONLY, TablePair

@@ -15,10 +15,9 @@ from numpy.typing import NDArray
 from adaptive_qs.cliques import Array, Integers
 from adaptive_qs.generate.targets import nearest_monotone
 from adaptive_qs.learn.gather import Numbers
-from adaptive_qs.privacy.counts import Measurement, PrivateValues
+from adaptive_qs.privacy.counts import Identity, LinearQuery, Measurement, PrivateValues
 from adaptive_qs.privacy.events import Cost, Purpose
 from adaptive_qs.privacy.mechanisms import Mechanisms
-from adaptive_qs.privacy.query import Identity, LinearQuery
 from adaptive_qs.table.columns.binned import NumberColumn
 
 # Bounds of a column are the magnitudes between which its values lie. The public grid holds 0 and

@@ -17,7 +17,6 @@ from typing import NamedTuple
 from adaptive_qs.errors import LedgerError, reason
 from adaptive_qs.ledger.entries import RESTORE, START, Row
 from adaptive_qs.table.files import (
-    OPEN_FILES_MOVE,
     NameTaken,
     create_partial,
     give_name,
@@ -250,8 +249,6 @@ class MarkFile:
             with create_private_file(self.path) as (handle, temporary):
                 os.write(handle, _packed(mark))
                 sync(handle)
-                if not OPEN_FILES_MOVE:
-                    os.close(handle)
                 temporary.replace(self.path)
 
     def _unreadable(self, error: OSError) -> str:

@@ -22,10 +22,16 @@ from adaptive_qs.generate.targets import (
     single_targets,
 )
 from adaptive_qs.loop.expected import LEAST_ERROR
-from adaptive_qs.privacy.counts import Measurement, PrivateTable
+from adaptive_qs.privacy.counts import (
+    Centering,
+    Identity,
+    IntegerMap,
+    LinearQuery,
+    Measurement,
+    PrivateTable,
+)
 from adaptive_qs.privacy.events import Purpose
 from adaptive_qs.privacy.mechanisms import Mechanisms
-from adaptive_qs.privacy.query import Centering, Identity, IntegerMap, LinearQuery
 from adaptive_qs.residual import (
     ReferenceModel,
     ResidualEstimate,

@@ -56,8 +56,7 @@ def _count_fork() -> None:
     _forks += 1
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_count_fork)
+os.register_at_fork(after_in_child=_count_fork)
 
 
 def this_process() -> tuple[int, int]:

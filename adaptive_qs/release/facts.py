@@ -371,10 +371,6 @@ class ThreatModel(BaseModel):
         return cls(protects_against=against, excluded=excluded)
 
 
-DISCRETE = " up to a share 2^-20 of delta, for delta of at least 1e-300"
-"""The difference of discrete noise from Gaussian DP; statements of earlier versions lack it."""
-
-
 def build_guarantee(
     rho: float, epsilon: float, delta: float, delta_spent: float, mu: float | None
 ) -> str:
@@ -391,6 +387,7 @@ def build_guarantee(
     zcdp = zcdp_name(delta_spent)
     if mu is not None:
         kind = zcdp.replace("zCDP", "mu-Gaussian DP")
-        return f"{kind} with mu = {mu:.6g}{DISCRETE}, which is {means}; rho = {rho:.6g} {zcdp}"
+        discrete = "up to a share 2^-20 of delta, for delta of at least 1e-300"
+        return f"{kind} with mu = {mu:.6g} {discrete}, which is {means}; rho = {rho:.6g} {zcdp}"
     kind = zcdp.replace("zCDP", "rho-zCDP")
     return f"{kind} with rho = {rho:.6g}, which implies {means}"

@@ -26,7 +26,6 @@ from adaptive_qs.privacy.budget import LedgerPosition, PrivacyLoss, float_above,
 from adaptive_qs.privacy.events import Cost, Event, zcdp_name
 from adaptive_qs.privacy.unit import ROWS, Unit
 from adaptive_qs.release.facts import (
-    DISCRETE,
     SAMPLING_SEEDS,
     Fact,
     NonNegative,
@@ -203,7 +202,7 @@ class Statement(BaseModel):
         if self.insecure == (self.stamp == PRIVATE):
             raise ValueError("the stamp is not that of the noise")
         promised = build_guarantee(self.rho, self.epsilon, self.delta, self.delta_spent, self.mu)
-        if self.guarantee not in ("", promised, promised.replace(DISCRETE, "")):
+        if self.guarantee not in ("", promised):
             raise ValueError("the text of the guarantee is not that of the figures")
         object.__setattr__(self, "guarantee", self.guarantee or promised)
         described = {"unit": self.protects.name, "neighbours": self.protects.relation}
@@ -324,14 +323,6 @@ class Manifest(Statement):
     """The combinations of columns that rounds measured, at every resolution."""
 
     @property
-    def over_groups(self) -> tuple[str, ...]:
-        """The combinations that were never measured at full resolution, each at its finest."""
-        finest: dict[tuple[str, ...], Resolution] = {}
-        for found in sorted(self.resolutions, key=lambda one: math.prod(one.groups)):
-            finest[found.columns] = found
-        return tuple(str(one) for one in finest.values() if one.groups != one.codes)
-
-    @property
     def charges_in(self) -> str:
         """A member of the release bundle."""
         return "ledger.json of the release bundle"
@@ -353,7 +344,8 @@ class Manifest(Statement):
 # The statement as Markdown.
 
 _MODEL = (
-    "page.html of the release bundle lists which combinations of columns were measured. "
+    "page.html of the release bundle lists which combinations of columns were measured, and how "
+    "finely. "
     "Associations between columns that were not measured together come from the model, mostly "
     "through columns that were measured with both. Such an association can be wrong in either "
     "direction: lost, or present in the tables and not in the private table."
@@ -394,11 +386,6 @@ def statement_page(statement: Statement) -> str:
             blocks.append(
                 "- independent of all other columns in the tables, since no combination with them "
                 f"was measured: {_name_columns(statement.unconnected)}"
-            )
-        if over := statement.over_groups:
-            blocks.append(
-                "- measured over groups of codes, inside which the tables follow the single "
-                f"columns: {join_first([*map(_escape, over)], _COLUMNS_NAMED)}"
             )
     blocks += ["## What was paid for", _paid_table(statement)]
     blocks.append(f"The budget was rho = {statement.rho:.6g}; it was never exceeded.")

@@ -414,8 +414,8 @@ class SynthesizeOptions(SelectionOptions, RunOptions):
         "Whether marginals may be measured with grouped codes: auto (if this may reduce the error) "
         "or off.", "KIND", check=_choice(LEVELS))] = LEVELS[0]  # fmt: skip
     about: Annotated[Any, Option(
-        "JSON or Markdown file with title, publisher, contact, date, licence and description of "
-        "the data, shown at the top of the release page. All of it is public.", "FILE", OUTPUT,
+        "JSON file with title, publisher, contact, date, licence and description of the data, "
+        "shown at the top of the release page. All of it is public.", "FILE", OUTPUT,
         "what the schema says", read=Path, python="A mapping is accepted, too."
     )] = None  # fmt: skip
 

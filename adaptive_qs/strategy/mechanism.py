@@ -344,7 +344,9 @@ def any_mechanism_bound(decomposition: Decomposition) -> float:
         return float(spread.sum() ** 2)
     if workload.domain.size(clique) <= DENSE_CELLS:
         return gram_bound(full_gram(workload, clique))
-    return _sum_of_sets(workload)
+    sets = [(w, workload.parts[part].queries(index)) for part, index, w in workload.sets()]
+    known = {queries: _family_bound(queries) for queries in {q for _, of in sets for q in of}}
+    return sum(weight * math.prod(known[queries] for queries in of) for weight, of in sets)
 
 
 def used_attributes(workload: QueryWorkload) -> Clique:
@@ -373,12 +375,6 @@ def _sets_on_cells(
         axes = [clique.index(i) for i in part.cliques[index].tolist()]
         inner = np.ravel_multi_index(tuple(codes[axes]), [shape[axis] for axis in axes])
         yield weight, part.queries(index), np.asarray(inner)
-
-
-def _sum_of_sets(workload: QueryWorkload) -> float:
-    sets = [(w, workload.parts[part].queries(index)) for part, index, w in workload.sets()]
-    known = {queries: _family_bound(queries) for queries in {q for _, of in sets for q in of}}
-    return sum(weight * math.prod(known[queries] for queries in of) for weight, of in sets)
 
 
 def _family_bound(queries: Queries) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import glob
 import hashlib
 import os
@@ -25,36 +26,12 @@ from adaptive_qs.machine import Fault, reach
 # A writer that is killed leaves its file behind. The lock is gone with it, so the next writer of
 # the same target distinguishes such a file from one that is still being written, and removes it.
 
-try:
-    import fcntl
-except ImportError:
-    fcntl = None  # type: ignore[assignment]
-try:
-    import msvcrt
-except ImportError:
-    msvcrt = None  # type: ignore[assignment]
-
 SUFFIX = ".part"
 
 
 def lock(handle: int, wait: bool = False) -> None:
-    """Lock an open file until it is closed.
-
-    Raises:
-        OSError: If another process has it; with ENOLCK, if this system cannot lock files.
-    """
-    if fcntl is not None:
-        fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        return
-    windows: Any = msvcrt
-    if windows is None:
-        raise OSError(errno.ENOLCK, "this system cannot lock files")
-    before = os.lseek(handle, 0, os.SEEK_CUR)
-    os.lseek(handle, 2**30, os.SEEK_SET)  # behind all content: nobody else can read this byte
-    try:
-        windows.locking(handle, windows.LK_LOCK if wait else windows.LK_NBLCK, 1)
-    finally:
-        os.lseek(handle, before, os.SEEK_SET)
+    """Lock an open file until it is closed; raise OSError if another process has it."""
+    fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
 
 
 def create_partial(target: Path) -> tuple[int, Path]:
@@ -85,7 +62,7 @@ def remove_unlocked(folder: Path, prefix: str, suffix: str) -> None:
             if name.startswith(prefix) and name.endswith(suffix):
                 with (
                     contextlib.suppress(OSError),
-                    _opened(folder / name, os.O_RDWR | getattr(os, "O_NOFOLLOW", 0)) as handle,
+                    _opened(folder / name, os.O_RDWR | os.O_NOFOLLOW) as handle,
                 ):
                     lock(handle)
                     (folder / name).unlink()
@@ -106,10 +83,6 @@ def take_lock(path: Path) -> int | None:
             if os.path.samestat(os.fstat(handle), os.stat(path)):
                 return handle
         os.close(handle)  # the file of a lock that was released just now
-
-
-OPEN_FILES_MOVE = os.name != "nt"
-"""Whether a file can be renamed or removed while it is open."""
 
 
 def sync(handle: int) -> None:
@@ -162,8 +135,6 @@ def atomic_writer(path: str | Path, replace: bool = True) -> Iterator[BinaryIO]:
             reach(Fault.WRITTEN)
             sync(file.fileno())
             reach(Fault.SYNCED)
-            if not OPEN_FILES_MOVE:
-                file.close()
             give_name(temporary, target, replace)
         reach(Fault.NAMED)
         sync_folder(target.parent)
@@ -287,8 +258,7 @@ def _temporary(target: Path) -> tuple[int, Path]:
         raise _unwritable(target, error) from None
     umask = os.umask(0)
     os.umask(umask)
-    if hasattr(os, "fchmod"):  # elsewhere permissions are given by the folder
-        os.fchmod(handle, 0o666 & ~umask)
+    os.fchmod(handle, 0o666 & ~umask)
     return handle, temporary
 
 

@@ -119,13 +119,12 @@ class CheckedText:
     one.
     """
 
-    def __init__(self, path: Path, file: BinaryIO, encoding: str | None = None) -> None:
-        self.path, self._encoding = path, encoding
-        self._file = file
+    def __init__(self, path: Path, file: BinaryIO, dialect: Dialect) -> None:
+        self.path, self._file, self._dialect = path, file, dialect
         zipped = file.read(2) == b"\x1f\x8b"
         file.seek(0)
         self._source = gzip.GzipFile(fileobj=file) if zipped else file
-        self._decoder = codecs.getincrementaldecoder(encoding or "utf-8")()
+        self._decoder = codecs.getincrementaldecoder(dialect.encoding or "utf-8")()
         self._lines = 1
         self._quotes = 0
         self._last = b""
@@ -141,11 +140,10 @@ class CheckedText:
         try:
             block, problem = (b"", "") if self.fault is not None else self._checked(size)
         except UnicodeError as error:
-            named = self._encoding or "UTF-8"
             problem = (
-                f"is not {named} text in line {self._bad_line(error):,}: save it as UTF-8, or "
+                f"is not {self._dialect.encoding or 'UTF-8'} text{self._place(error)}: save it as "
+                'UTF-8, or state its "encoding" in the schema'
             )
-            problem += 'state its "encoding" in the schema'
         except (EOFError, zlib.error, gzip.BadGzipFile):
             problem = "is a damaged or truncated gzip file: copy it again"
         except OSError:
@@ -162,7 +160,7 @@ class CheckedText:
             block += more
         at_end = len(block) < size
         text = self._decoder.decode(block, final=at_end)
-        block = block if self._encoding is None else text.encode()
+        block = block if self._dialect.encoding is None else text.encode()
         self._lines += block.count(b"\n")
         if b"\0" in block:
             return b"", "has NUL bytes: save it as plain UTF-8 CSV"
@@ -177,10 +175,11 @@ class CheckedText:
         self._last = block[-1:]
         return block, ""
 
-    def _bad_line(self, error: UnicodeError) -> int:
-        """Return the line of the bytes that are no text."""
-        known = isinstance(error, UnicodeDecodeError)
-        return self._lines + (error.object[: error.start].count(b"\n") if known else 0)  # type: ignore[attr-defined]
+    def _place(self, error: UnicodeError) -> str:
+        """Return the line of the bytes that are no text, if messages may name it."""
+        before = error.object[: error.start] if isinstance(error, UnicodeDecodeError) else b""
+        line = self._lines + before.count(b"\n")
+        return f" in line {line:,}" if self._dialect.located else ""
 
 
 # CSV files.
@@ -192,20 +191,20 @@ def open_csv(path: Path, dialect: Dialect | None = None) -> Iterator[Source]:
 
     Cells are separated by tabs in .tsv files, otherwise as the ``dialect`` says.
     """
-    delimiter, encoding = dialect or Dialect()
-    sign = "\t" if str(path).lower().endswith(TAB_SEPARATED) else delimiter or COMMA
+    dialect = dialect or Dialect()
+    sign = "\t" if str(path).lower().endswith(TAB_SEPARATED) else dialect.delimiter or COMMA
     with path.open("rb") as file:
-        text = CheckedText(path, file, encoding)
+        text = CheckedText(path, file, dialect)
         names, other = _read_header(text, sign)
 
     def explain(error: Exception) -> DataError:
-        return text.fault or _explain_csv(path, error, len(names))
+        return text.fault or _explain_csv(path, error, len(names), dialect.located)
 
     def read(requested: Sequence[str]) -> Iterator[Chunk]:
         nonlocal text
         total = path.stat().st_size
         with path.open("rb") as file:
-            text = CheckedText(path, file, encoding)
+            text = CheckedText(path, file, dialect)
             parsed = _parse_blocks(text, names, requested, sign)
             with closing(one_ahead(parsed)) as batches:
                 for batch in batches:
@@ -255,17 +254,14 @@ def _parse_blocks(
     for block in row_blocks(text.read, BLOCK_BYTES, delimiter):
         if text.fault is not None:
             return
-        ragged: int | None = None
         try:
             table = _parse(block, rows == 0, names, requested, delimiter)
         except pa.ArrowInvalid:
             lines = io.StringIO(block.decode(errors="replace"), newline="")
             parsed = enumerate(csv.reader(lines, delimiter=delimiter), start=rows + 1)
-            ragged = next((k for k, row in parsed if row and len(row) != len(names)), None)
-            if ragged is None:
-                raise
-        if ragged is not None:
-            raise RaggedRow(ragged)
+            for ragged in (k for k, row in parsed if row and len(row) != len(names)):
+                raise RaggedRow(ragged) from None
+            raise
         rows += table.num_rows + (rows == 0)
         yield from table.to_batches()
 
@@ -299,14 +295,15 @@ def _parse(
     )
 
 
-def _explain_csv(path: Path, error: Exception, width: int) -> DataError:
+def _explain_csv(path: Path, error: Exception, width: int, located: bool) -> DataError:
     if isinstance(error, RowTooLong):
         return DataError(
             f"{path}: a row is longer than {BLOCK_BYTES >> 20} MiB: look for a quotation mark "
             "that is never closed"
         )
     if isinstance(error, RaggedRow) or "Expected" in str(error):
-        place = f"row {error} of the file" if isinstance(error, RaggedRow) else "a row"
+        known = located and isinstance(error, RaggedRow)
+        place = f"row {error} of the file" if known else "a row"
         return DataError(
             f"{path}: {place} does not have the {width} cells of the header: complete the file, or "
             "quote the cells that hold separators"

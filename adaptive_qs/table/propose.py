@@ -9,7 +9,6 @@ import math
 import re
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,13 +23,7 @@ from adaptive_qs.table.files import TAB_SEPARATED
 from adaptive_qs.table.generated import key_pattern
 from adaptive_qs.table.profile import INFINITE, Profile
 from adaptive_qs.table.read import Source, check_alike, open_source
-from adaptive_qs.table.schema import (
-    Schema,
-    is_open,
-    left_as_proposed,
-    open_topics,
-    rules_as_proposed,
-)
+from adaptive_qs.table.schema import Schema
 from adaptive_qs.table.text import NUMBER, Dialect
 
 
@@ -89,32 +82,7 @@ def _generate(profile: Profile, reason: str) -> dict[str, Any]:
     return {"type": "filled"}
 
 
-@dataclass(frozen=True)
-class Proposal:
-    """A proposed schema, and why each of its columns is as it is."""
-
-    schema: Schema
-
-    @property
-    def left_out(self) -> dict[str, str]:
-        """Reasons why columns are not measured, by name."""
-        return {column.name: "; ".join(column.why) for column in self.schema.generated}
-
-    @property
-    def notes(self) -> dict[str, str]:
-        """Notes on columns that are measured, by name."""
-        return {column.name: "; ".join(column.why) for column in self.schema.columns if column.why}
-
-
-def group_reasons(said: Mapping[str, str]) -> tuple[str, ...]:
-    """Return one line for every reason, with the columns that have it."""
-    names: dict[str, list[str]] = {}
-    for name, words in said.items():
-        names.setdefault(words, []).append(repr(name))
-    return tuple(f"{join_first(some, 10)} ({words})" for words, some in names.items())
-
-
-def propose(table: Any, dictionary: Mapping[str, Entry] | None = None) -> Proposal:
+def propose(table: Any, dictionary: Mapping[str, Entry] | None = None) -> Schema:
     """Return a schema that fits a table, for `schema init`.
 
     It reveals values and ranges of the data: it has open questions until its owner has answered
@@ -126,9 +94,9 @@ def propose(table: Any, dictionary: Mapping[str, Entry] | None = None) -> Propos
             schema can describe.
     """
     encoding = find_encoding(table)
-    with open_source(table, Dialect(None, encoding)) as source:
+    with open_source(table, Dialect(None, encoding, located=True)) as source:
         label, delimiter = source.label, source.other_delimiter
-    profiles = _read_profiles(table, Dialect(delimiter, encoding))
+    profiles = _read_profiles(table, Dialect(delimiter, encoding, located=True))
     if not any(profile.rows for profile in profiles.values()):
         raise DataError(f"{label} has no rows. It needs at least one.")
     drafts = {name: draft_column(name, profile) for name, profile in profiles.items()}
@@ -176,7 +144,7 @@ def propose(table: Any, dictionary: Mapping[str, Entry] | None = None) -> Propos
             )
             for column in schema.columns
         )
-        return Proposal(schema.changed(columns=marked))
+        return schema.changed(columns=marked)
     raise DataError(f"{label}: a column name or value does not fit a schema: write one by hand")
 
 
@@ -286,17 +254,6 @@ def _check_header(label: str, names: Sequence[str]) -> None:
 def check_schema(schema: Schema) -> tuple[str, ...]:
     """Return advice about a valid schema, a line for everything that its author can have missed."""
     advice = []
-    if topics := open_topics(schema):
-        listed = (f"{t} ({join_first(n, 10)})" if n else t for t, n in topics.items())
-        advice.append(
-            "the schema was taken from the data, and questions about it are open: "
-            + "; ".join(listed)
-        )
-    elif is_open(schema) or left_as_proposed(schema) or rules_as_proposed(schema):
-        advice.append(
-            "the schema was taken from the data by an earlier version: review it, then delete the "
-            "sentences that say so from its descriptions"
-        )
     if schema.ruleset is not None:
         for name, labels in schema.ruleset.never().items():
             said = join_first(list(map(repr, labels)), 10)

@@ -11,15 +11,16 @@ import zipfile
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, Self, Union, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, Self, Union, cast, get_args
 
 from pydantic import AfterValidator, ConfigDict, Field, ValidationError, model_validator
 
-from adaptive_qs.arguments import as_integer, plain_json
+from adaptive_qs.arguments import as_integer, plain_json, shown
 from adaptive_qs.domain import Attribute, Domain
 from adaptive_qs.errors import InputError, ResourceExceeded, SchemaError
 from adaptive_qs.jsonfile import Claim, as_object, first_complaint, read_json, render_schema
 from adaptive_qs.machine import memory_claims
+from adaptive_qs.pages.words import counted
 from adaptive_qs.table.columns import COLUMN_TYPES
 from adaptive_qs.table.columns.base import ColumnBase, Reviewed, Text, Topic
 from adaptive_qs.table.files import is_table_file
@@ -33,6 +34,23 @@ RuleText = Annotated[str, Field(min_length=1, max_length=1_000)]
 Delimiter = Literal[",", ";", "\t", "|"]
 AboutKey = Literal["title", "publisher", "contact", "date", "licence", "description"]
 AboutText = Annotated[Text, Field(min_length=1, max_length=4_000)]
+
+
+def resolve_about(given: Any) -> tuple[Mapping[str, str], str]:
+    """Return a description of the data, a mapping or in a JSON file, and its name for messages.
+
+    Raises:
+        InputError: If the file cannot be read, or is a table, whose rows would be published.
+    """
+    if isinstance(given, Mapping):
+        return given, "about"
+    if not isinstance(given, str | Path):
+        raise InputError(f"about is {shown(given)}. Use a mapping or the path of a file.")
+    if is_table_file(given):
+        raise InputError(f"{given} is a table. Use JSON that describes it.")
+    if not isinstance(content := read_json(given, InputError), dict):
+        raise InputError(f"{given} is no JSON object. Use {', '.join(get_args(AboutKey))}.")
+    return content, str(given)
 
 
 class DeclaredRule(Reviewed):
@@ -341,49 +359,28 @@ bind_column_types()
 
 # Whether the author of a valid schema has looked at it, and advice about it.
 
-TAKEN_FROM_DATA = "Taken from the data: review, not private."
-"""First sentence of the description of a proposed schema. Its owner removes it after the review."""
-
-AS_PROPOSED = "As proposed: review."
-"""First sentence of the description of a proposed column. Its owner removes it after the review."""
-
 UNREVIEWED = "the schema was taken from the data and reveals parts of it. Review it."
 
 
-def is_open(each: Any) -> bool:
-    """Return whether a part of a schema has open questions, or a mark of earlier versions."""
-    said = getattr(each, "description", "")
-    return bool(getattr(each, "open", ())) or TAKEN_FROM_DATA in said or AS_PROPOSED in said
-
-
 def is_unreviewed(schema: Schema) -> bool:
-    """Return whether the schema, a column or a rule is not reviewed."""
-    return any(map(is_open, (schema, *schema.written.values(), *schema.rules)))
+    """Return whether the schema, a column or a rule has open questions."""
+    return bool(open_topics(schema))
 
 
 def check_reviewed(schema: Schema, unreviewed_schema: bool) -> None:
     """Raise SchemaError if the schema is unreviewed, unless that is allowed."""
     if unreviewed_schema or not is_unreviewed(schema):
         return
-    left, rules = len(left_as_proposed(schema)), len(rules_as_proposed(schema))
-    marks = ["1 schema"] * is_open(schema)
-    marks += [f"{left:,} column{'s' if left > 1 else ''}"] if left else []
-    marks += [f"{rules:,} rule{'s' if rules > 1 else ''}"] if rules else []
+    marks = ["1 schema"] * bool(schema.open)
+    if columns := sum(bool(column.open) for column in schema.written.values()):
+        marks.append(counted(columns, "column"))
+    if rules := sum(bool(rule.open) for rule in schema.declared_rules):
+        marks.append(counted(rules, "rule"))
     raise SchemaError(
         "The schema is still marked as taken from the data, which the privacy promise does not "
         "cover. To use it unreviewed, set --unreviewed-schema (in Python unreviewed_schema=True). "
         f"To answer its open questions ({', '.join(marks)}), run adaptive-qs schema check --ask."
     )
-
-
-def left_as_proposed(schema: Schema) -> tuple[ColumnBase | GeneratedColumn, ...]:
-    """Return the columns that are not reviewed yet."""
-    return tuple(filter(is_open, schema.written.values()))
-
-
-def rules_as_proposed(schema: Schema) -> tuple[DeclaredRule, ...]:
-    """Return the rules that are not reviewed yet."""
-    return tuple(filter(is_open, schema.declared_rules))
 
 
 def open_topics(schema: Schema) -> dict[Topic, list[str]]:
@@ -397,7 +394,7 @@ def open_topics(schema: Schema) -> dict[Topic, list[str]]:
 
 def discovered_values(schema: Schema, column: ColumnBase | GeneratedColumn) -> frozenset[str]:
     """Return texts of a column that were learnt, or proposed and not reviewed."""
-    return column.found_values(is_open(schema) or is_open(column))
+    return column.found_values(bool(schema.open or column.open))
 
 
 def is_domain_sizes(content: Any) -> bool:

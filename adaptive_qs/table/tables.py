@@ -311,10 +311,12 @@ class TableSet(BaseModel):
             columns += self.tables[each].columns
             columns += (_integers(key.number, key.most) for key in self.find_keys_below(each))
         described = (self.tables[each].description for each in path)
+        topics = (topic for each in path for topic in self.tables[each].open)
         parent = self.by_child.get(path[-1])
         return own.changed(
             columns=tuple(columns),
             description=" ".join(filter(None, described)),
+            open=tuple(dict.fromkeys(topics)),
             ignore=own.ignore if parent is None else (),
             person=None if parent is None else parent.column,
             about=self.tables[self.root].about,

@@ -35,10 +35,14 @@ INTEGER_WITH_EXPONENT = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)[eE][+-]?0*[0-9]{1,3}"
 
 
 class Dialect(NamedTuple):
-    """The form of CSV: what separates cells (commas if None), and the encoding (UTF-8 if None)."""
+    """The form of CSV: what separates cells (commas if None), and the encoding (UTF-8 if None).
+
+    ``located`` if messages name rows, which count private ones: for the owner's eyes alone.
+    """
 
     delimiter: str | None = None
     encoding: str | None = None
+    located: bool = False
 
 
 def check_encoding(name: str) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_qs.cliques import CliqueIndex
-from adaptive_qs.domain import Clique, Domain
+from adaptive_qs.domain import Clique
 from adaptive_qs.workload.workload import LEAST_WEIGHT, MOST_WEIGHT, Workload
 
 Array = NDArray[np.float64]
@@ -82,11 +82,6 @@ class DroppedMarginals:
         )
 
 
-def count_cells(domain: Domain, cliques: NDArray[np.integer]) -> Array:
-    """Return the cells of marginals over cliques of equally many attributes; exact below 2**53."""
-    return np.asarray(domain.sizes, dtype=np.float64)[cliques].prod(axis=1)
-
-
 def limited(workload: Workload, ceilings: Ceilings) -> tuple[Workload, DroppedMarginals | None]:
     """Return the part of a workload within the ceilings, and what was dropped.
 
@@ -98,7 +93,8 @@ def limited(workload: Workload, ceilings: Ceilings) -> tuple[Workload, DroppedMa
     closure = Workload(workload.domain, several).closure
     index = CliqueIndex(len(workload.domain), closure)
     groups = [np.array(list(group)) for k, group in groupby(closure, key=len) if k]
-    cells = np.concatenate([[1.0], *(count_cells(workload.domain, group) for group in groups)])
+    sizes = np.asarray(workload.domain.sizes, dtype=np.float64)
+    cells = np.concatenate([[1.0], *(sizes[group].prod(axis=1) for group in groups)])
     weight = _weight_in(index, groups, several, len(closure))
     kept, bound = _kept(groups, cells, weight, ceilings)
     if workload.unlisted:

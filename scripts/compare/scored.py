@@ -184,7 +184,7 @@ def _card(folder: Path, data: Path) -> Case:
     with gzip.open(data / "raw" / "creditcard.csv.gz") as packed, path.open("wb") as plain:
         shutil.copyfileobj(packed, plain)
     schema = folder / "schema.json"
-    propose(path).schema.dump(schema)
+    propose(path).dump(schema)
     return Case(folder, _texts(path), schema, DELTA)
 
 

@@ -49,11 +49,10 @@ from adaptive_qs.loop.estimates import Estimates, measurement_cost
 from adaptive_qs.loop.planner import ConditionalPlanner
 from adaptive_qs.privacy.accounting import compute_rho
 from adaptive_qs.privacy.budget import Budget
-from adaptive_qs.privacy.counts import Measurement
+from adaptive_qs.privacy.counts import Identity, LinearQuery, Measurement
 from adaptive_qs.privacy.events import Purpose
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.privacy.noise import SystemEntropy
-from adaptive_qs.privacy.query import Identity, LinearQuery
 from adaptive_qs.residual import ReferenceModel, decompose, uniform_reference
 from adaptive_qs.table.coded import CodedTable, MarginalCounter
 from scripts.results import RESULTS, write_results

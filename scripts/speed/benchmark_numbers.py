@@ -73,7 +73,7 @@ def measured(data: Path, name: str, codes: int, epsilon: float, seed: int) -> di
     """One row: errors of one synthetic table, and what making it took."""
     frame = pd.read_csv(data / f"{name}.csv.gz").drop(columns=LEFT_OUT, errors="ignore")
     true = Numbers.of(frame, NUMBERS[name], CODES)
-    schema = json.loads(propose(frame).schema.to_json())
+    schema = json.loads(propose(frame).to_json())
     if codes:
         schema["columns"] = [in_codes(each, true, codes) for each in schema["columns"]]
     start = time.process_time()

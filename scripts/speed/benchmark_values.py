@@ -90,7 +90,7 @@ def compared(
     name: str, frame: pd.DataFrame, epsilon: float, seeds: range
 ) -> Iterator[dict[str, Any]]:
     """One row for every column and way; percent of the true figure, and days of dates."""
-    asked = json.loads(propose(frame).schema.to_json())
+    asked = json.loads(propose(frame).to_json())
     for column in asked["columns"]:
         if column["type"] == "date":
             column["private_heaps"] = 50

@@ -7,8 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from adaptive_qs.evaluation.evaluation import evaluation_page
-from adaptive_qs.evaluation.promise import Promised
+from adaptive_qs.evaluation.evaluation import Promised, evaluation_page
 from adaptive_qs.release.page import release_page
 from adaptive_qs.synthesizer import Synthesizer
 from adaptive_qs.table.schema import Schema

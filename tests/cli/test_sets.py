@@ -132,8 +132,9 @@ def test_tables_are_written_to_databases_as_to_folders_and_verified_by_their_sta
 
 def test_tables_with_their_release_and_ledger(town):
     in_folder(TABLES, "town.csv", "csv")
-    Path("about.md").write_text("# The register of homes\n\npublisher: the city\n")
-    kept = ["--release", "r.zip", "--about", "about.md", "--out", "made", "--epsilon", "5"]
+    about = {"title": "The register of homes", "publisher": "the city"}
+    Path("about.json").write_text(json.dumps(about))
+    kept = ["--release", "r.zip", "--about", "about.json", "--out", "made", "--epsilon", "5"]
     done(town(*synthesize("csv", *kept, *LEDGER)))
     with ZipFile("r.zip") as bundle:
         opened = [bundle.read(f"{table}/page.html").decode() for table in NAMES]

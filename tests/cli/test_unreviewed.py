@@ -11,12 +11,12 @@ from adaptive_qs.errors import SchemaError
 from adaptive_qs.ledger.book import LedgerBook
 from adaptive_qs.privacy.events import Cost
 from adaptive_qs.synthesizer import Synthesizer
-from adaptive_qs.table.schema import TAKEN_FROM_DATA, UNREVIEWED, Schema
+from adaptive_qs.table.schema import UNREVIEWED, Schema
 
 from .conftest import done, refused
 from .transcripts import SCHEMA
 
-DRAFT = {**SCHEMA, "description": f"{TAKEN_FROM_DATA} Its ends are rounded."}
+DRAFT = {**SCHEMA, "open": ["publish"]}
 VERBS = {"synthesize": "o.csv", "answer": "a.csv"}
 
 
@@ -47,7 +47,7 @@ def test_it_is_taken_when_asked_and_the_statement_says_what_is_not_covered(verb,
     assert f"warning: draft.json: {UNREVIEWED}" in outcome.err
     (manifest,) = Path().glob(f"{VERBS[verb]}*manifest*")
     assert "NOT COVERED" in manifest.read_text()
-    Path("draft.json").write_text(json.dumps({**DRAFT, "description": "Its ends are rounded."}))
+    Path("draft.json").write_text(json.dumps(SCHEMA))
     outcome = run(*command(verb, "--force"))  # a reviewed one needs no option
     assert (outcome.code, outcome.err) == (0, "")
 

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from adaptive_qs import Synthesizer, evaluate
-from adaptive_qs.evaluation.promise import Promised
+from adaptive_qs.evaluation.evaluation import Promised
 from adaptive_qs.table.schema import Schema
 
 CITIES = [f"city {k}" for k in range(12)]

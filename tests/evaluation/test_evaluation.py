@@ -16,13 +16,13 @@ import pytest
 import adaptive_qs
 from adaptive_qs.domain import Domain
 from adaptive_qs.errors import DataError, InputError
-from adaptive_qs.evaluation.promise import find_promise
+from adaptive_qs.evaluation.evaluation import find_promise
 from adaptive_qs.evaluation.tables import BATCH, TablePair, in_batches
 from adaptive_qs.release.bundle import Bundle, manifest_path, write_manifest
 from adaptive_qs.synthesizer import Synthesizer
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.encode import read_table
-from adaptive_qs.table.schema import TAKEN_FROM_DATA, Schema
+from adaptive_qs.table.schema import Schema
 from adaptive_qs.workload.file import all_ways_queries
 from adaptive_qs.workload.workload import QueryWorkload, Workload
 
@@ -247,10 +247,10 @@ def test_work_ends_as_soon_as_its_progress_is_interrupted():
 FRAME = pd.DataFrame({"a": ["x", "y", "y"] * 200, "b": [1, 2, 3] * 200})
 
 
-def schema_of(description="", **column):
+def schema_of(topics=(), **column):
     a = {"name": "a", "type": "categorical", **column}
     b = {"name": "b", "type": "integer", "min": 0, "max": 4}
-    return Schema.parse({"version": 1, "description": description, "columns": [a, b]})
+    return Schema.parse({"version": 1, "open": [*topics], "columns": [a, b]})
 
 
 PROMISED_SCHEMA, OTHER = schema_of(values=["x", "y"]), schema_of(values=["x", "y", "z"])
@@ -300,7 +300,7 @@ def test_what_is_no_release_or_of_another_schema_is_not_that_of_the_table(releas
 
 
 def test_nothing_is_promised_about_what_a_schema_taken_from_the_data_tells(tmp_path):
-    schema = schema_of(TAKEN_FROM_DATA, values=["x", "y"])
+    schema = schema_of(["publish"], values=["x", "y"])
     with pytest.warns(UserWarning, match="taken from the data"):
         path = saved(tmp_path, schema, unreviewed_schema=True)
     found = find_promise(path, tmp_path / "o.csv", schema)

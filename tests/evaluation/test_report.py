@@ -10,8 +10,7 @@ import pandas as pd
 import pytest
 
 from adaptive_qs.evaluation.columns import COLUMNS_SHOWN
-from adaptive_qs.evaluation.evaluation import evaluation_page
-from adaptive_qs.evaluation.promise import Promised
+from adaptive_qs.evaluation.evaluation import Promised, evaluation_page
 from adaptive_qs.release.facts import Fact
 from adaptive_qs.synthesizer import Synthesizer
 

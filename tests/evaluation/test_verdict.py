@@ -12,8 +12,7 @@ import pytest
 from adaptive_qs.domain import Domain
 from adaptive_qs.evaluation.checks import GRADES, Finding, named, overall_finding, plain
 from adaptive_qs.evaluation.columns import ColumnPair
-from adaptive_qs.evaluation.evaluation import evaluate
-from adaptive_qs.evaluation.promise import Promised
+from adaptive_qs.evaluation.evaluation import Promised, evaluate
 from adaptive_qs.evaluation.queries import PartError, QueryError
 from adaptive_qs.evaluation.rows import RowChecks, RuleFacts, UnseenPairs
 from adaptive_qs.evaluation.rules import RuleCheck

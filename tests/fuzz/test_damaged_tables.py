@@ -66,11 +66,8 @@ STRUCTURE = {
         f"{ROW}\n{ROW}\n".encode(),
         "has 0 of the 8 columns of the schema",
     ),
-    "latin-1": (
-        csv(row(cat="é")).decode().encode("latin-1"),
-        "is not UTF-8 text in line 2: save it as",
-    ),
-    "UTF-16": (csv(ROW).decode().encode("utf-16"), "is not UTF-8 text in line 1: save it as UTF-8"),
+    "latin-1": (csv(row(cat="é")).decode().encode("latin-1"), "is not UTF-8 text: save it as"),
+    "UTF-16": (csv(ROW).decode().encode("utf-16"), "is not UTF-8 text: save it as UTF-8"),
     "UTF-16 without mark": (csv(ROW).decode().encode("utf-16-le"), "has NUL bytes: save it as"),
     "byte order mark": (b"\xef\xbb\xbf" + csv(ROW), FITS),
     "NUL": (csv(ROW, row(cat="a\0")), "has NUL bytes: save it as plain UTF-8 CSV"),

@@ -1,7 +1,8 @@
 """A cell, a count or a line number never shows: canaries through every way of failing.
 
 The same fault in a short and in a long table, early and late, gives the same message: nothing in it
-depends on how many rows there are or which of them is at fault.
+depends on how many rows there are or which of them is at fault. `schema init` alone, which
+shows its owner the rows anyway, says where the fault is; it shows no cell of it.
 """
 
 import gzip

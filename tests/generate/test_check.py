@@ -12,7 +12,7 @@ import pytest
 
 from adaptive_qs import Synthesizer
 from adaptive_qs.cli.entry import main
-from adaptive_qs.generate import conditional
+from adaptive_qs.generate import linked
 from adaptive_qs.generate.check import Check
 from adaptive_qs.generate.rows import synthesize_rows
 from adaptive_qs.privacy.budget import GuardRailWarning
@@ -101,7 +101,7 @@ def test_conditional_samples_are_compared_with_what_was_measured_of_them(where, 
 def test_conditional_samples_are_repaired(where, monkeypatch):
     """A quarter of the rows is moved; rows that were selected stay in the numbers they have."""
     release = fitted(10.0, workload=2).release_
-    monkeypatch.setattr(conditional, "draw_pages", shift(0.25, 3, conditional.draw_pages))
+    monkeypatch.setattr(linked, "draw_pages", shift(0.25, 3, linked.draw_pages))
     drawing = release.draw(2_000, 3, where=where)
     table = pa.concat_tables(drawing.pages()).to_pandas()
     assert not drawing.contradictions

@@ -11,7 +11,7 @@ import pytest
 
 from adaptive_qs import Synthesizer, answer
 from adaptive_qs.errors import DataError, SchemaError
-from adaptive_qs.learn.heaps import find_endings
+from adaptive_qs.learn.schema import find_endings
 from adaptive_qs.privacy.events import Cost, Purpose
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.schema import Schema

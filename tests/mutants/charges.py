@@ -11,11 +11,10 @@ from adaptive_qs.loop import budget, estimates, loop
 from adaptive_qs.privacy import accounting
 from adaptive_qs.privacy import scores as scoring
 from adaptive_qs.privacy.budget import Budget
-from adaptive_qs.privacy.counts import Measurement, PrivateScores, open_private
+from adaptive_qs.privacy.counts import Centering, Measurement, PrivateScores, open_private
 from adaptive_qs.privacy.events import UNITS_PER_RHO, Cost, Purpose, SelectionEvent
 from adaptive_qs.privacy.mechanisms import Mechanisms, PrimitiveCall
 from adaptive_qs.privacy.noise import InsecureSeed
-from adaptive_qs.privacy.query import Centering
 from adaptive_qs.strategy.integer import GridFactor
 
 from ..doors import measure_residual

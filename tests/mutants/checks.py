@@ -32,11 +32,16 @@ from adaptive_qs.generate.rows import SynthesisSettings
 from adaptive_qs.ledger.book import LedgerBook
 from adaptive_qs.loop.loop import run_loop
 from adaptive_qs.privacy.budget import Budget
-from adaptive_qs.privacy.counts import Measurement, PrivateCounts, PrivateScores
+from adaptive_qs.privacy.counts import (
+    Identity,
+    LinearQuery,
+    Measurement,
+    PrivateCounts,
+    PrivateScores,
+)
 from adaptive_qs.privacy.events import UNITS_PER_RHO, Cost, GaussianEvent, PartitionEvent, Purpose
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.privacy.noise import InsecureSeed, SystemEntropy
-from adaptive_qs.privacy.query import Identity, LinearQuery
 from adaptive_qs.privacy.selection import least_threshold
 from adaptive_qs.table.coded import CodedTable, MarginalCounter
 from adaptive_qs.table.encode import read_table

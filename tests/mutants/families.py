@@ -6,11 +6,9 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import duckdb
 import numpy as np
 import pyarrow.compute as pc
 
-from adaptive_qs import Synthesizer
 from adaptive_qs.audit.replay import AuditReport, compare, record
 from adaptive_qs.errors import DataError, LedgerError
 from adaptive_qs.ledger.book import LedgerBook
@@ -18,7 +16,6 @@ from adaptive_qs.privacy.budget import Budget, Part
 from adaptive_qs.privacy.events import Cost
 from adaptive_qs.privacy.noise import InsecureSeed
 from adaptive_qs.privacy.unit import Unit
-from adaptive_qs.run.states import CheckedRun
 from adaptive_qs.table import joined
 from adaptive_qs.table.encode import read_table
 from adaptive_qs.table.persons import PersonIndex
@@ -106,31 +103,9 @@ def merged_units():
     return found
 
 
-def rows_of_an_unstated_query():
-    """What is measured of trips is as well what a query made of persons."""
-    with duckdb.connect() as database:
-        database.register("frame", TABLES["persons"])
-        database.execute("CREATE TABLE made AS SELECT * FROM frame")
-        model = Synthesizer(rho=20.0, insecure_seed=1, beyond_limits=True)
-        try:
-            model.fit({**TABLES, "persons": database.table("made")}, schema=SCHEMA)
-        except ValueError as error:  # no release, whose parts do not fit each other
-            return [str(error)]
-    units = {name: each.manifest.unit for name, each in model.release_.tables.items()}
-    return [f"{name}: no query is stated" for name, unit in units.items() if "query" not in unit]
-
-
 @replaced(Unit, "identity", "a total for families that other keys make", merged_units)
 def without_keys(_, self):
     return self.protected
-
-
-@replaced(
-    CheckedRun, "naming_query", "a query stated for its own table alone", rows_of_an_unstated_query
-)
-def own_query(original, self, tables):
-    each = {name: original(self, [table]) for name, table in zip(self.members, tables)}
-    return replace(self, members={name: run.members[name] for name, run in each.items()})
 
 
 @replaced(Unit, "priced", "rows below the root charged as one row", replayed_families)

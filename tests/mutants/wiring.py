@@ -16,16 +16,15 @@ from adaptive_qs.answering.answers import Answers
 from adaptive_qs.answering.measure import grid_bits
 from adaptive_qs.answering.plan import Batch
 from adaptive_qs.learn import schema as learning
-from adaptive_qs.learn.heaps import _Histograms
+from adaptive_qs.learn.schema import _Histograms
 from adaptive_qs.ledger import files
 from adaptive_qs.ledger.run import LedgerRun
 from adaptive_qs.privacy import budget as privacy_budget
 from adaptive_qs.privacy import counts
 from adaptive_qs.privacy.budget import Budget
-from adaptive_qs.privacy.counts import PrivateValues, open_private
+from adaptive_qs.privacy.counts import Identity, PrivateValues, open_private
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.privacy.noise import InsecureSeed
-from adaptive_qs.privacy.query import Identity
 from adaptive_qs.release import facts, release
 from adaptive_qs.run import states as runs
 from adaptive_qs.run import tables

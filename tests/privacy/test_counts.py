@@ -20,6 +20,9 @@ from adaptive_qs.levels import Groups
 from adaptive_qs.privacy.accounting import FINE_NOISE
 from adaptive_qs.privacy.budget import Budget
 from adaptive_qs.privacy.counts import (
+    Centering,
+    Identity,
+    LinearQuery,
     Measurement,
     PrivateCounts,
     PrivateScores,
@@ -29,7 +32,6 @@ from adaptive_qs.privacy.counts import (
 from adaptive_qs.privacy.events import UNITS_PER_RHO, Purpose
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.privacy.noise import InsecureSeed
-from adaptive_qs.privacy.query import Centering, Identity, LinearQuery
 from adaptive_qs.privacy.scores import PrivateErrors
 from adaptive_qs.strategy.integer import GridFactor
 from adaptive_qs.strategy.solution import CenteringFactor, DenseFactor, IdentityFactor

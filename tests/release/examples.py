@@ -7,7 +7,7 @@ from fractions import Fraction
 from hypothesis import strategies as st
 
 from adaptive_qs.privacy.events import GaussianEvent, PartitionEvent, Purpose, SelectionEvent
-from adaptive_qs.table.schema import TAKEN_FROM_DATA, Schema
+from adaptive_qs.table.schema import Schema
 
 NAMES = st.text(
     st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=6
@@ -55,7 +55,7 @@ def schemas(draw):
     return Schema.parse(
         {
             "version": 1,
-            "description": draw(st.sampled_from(["", TAKEN_FROM_DATA])),
+            "open": draw(st.sampled_from([[], ["publish"]])),
             "columns": [draw(columns(name)) for name in names[ignored:]],
             "ignore": names[:ignored],
         }

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from adaptive_qs.errors import ResourceExceeded
+from adaptive_qs.privacy.counts import LinearQuery
 from adaptive_qs.privacy.events import Purpose
-from adaptive_qs.privacy.query import LinearQuery
 from adaptive_qs.strategy.integer import (
     MOST_COMPLETED,
     GridFactor,

@@ -16,6 +16,11 @@ def schema_of(columns):
     return Schema.parse({"version": 1, "columns": [{"name": n, **c} for n, c in columns.items()]})
 
 
+def left_out(schema):
+    """The reasons why columns are not measured, by name."""
+    return {column.name: "; ".join(column.why) for column in schema.generated}
+
+
 def digest_of(source):
     """By what a ledger recognises a table."""
     spool = Spool(source, Schema.parse({"a": 1}), EngineOptions(), keeps=False, sums=True)
@@ -27,7 +32,7 @@ def digest_of(source):
 
 def proposed(path):
     """The proposed column of a file, the codes of its cells, and what these decode to."""
-    schema = propose(path).schema
+    schema = propose(path)
     table = read_table(path, schema)
     made = decode(table, schema, np.random.default_rng(0))[0].to_pandas()
     return schema.columns[0], np.asarray(table.columns[0]), made

@@ -46,10 +46,12 @@ def test_no_value_shares_a_bin_with_a_wide_gap(seed, decimals):
 @pytest.mark.parametrize("cells", [["0.5"], ["1e-5"] * 2, ["3e300"], ["-7"], ["1234567890.5"]])
 def test_a_single_value_stays_what_it_is(tmp_path, cells):
     path = tmp_path / "t.csv"
-    path.write_text("\n".join(["x", *cells]) + "\n")
-    column = propose(path).schema.columns[0]
-    value = float(cells[0])
-    if column.type == "integer":
+    path.write_text("\n".join(["x,y", *(f"{cell},{k}" for k, cell in enumerate(cells))]) + "\n")
+    schema = propose(path)
+    column, value = schema.columns[0], float(cells[0])
+    if column.name == "y":  # x has nothing to measure, and comes back as it is
+        assert [float(cell) for cell in schema.generated[0].values] == [value]
+    elif column.type == "integer":
         assert (column.min, column.max) == (value, value)
     elif column.grid is not None:
         first, last = column.grid
@@ -72,13 +74,17 @@ def test_a_single_value_stays_what_it_is(tmp_path, cells):
 )
 def test_numbers_of_any_size_get_bins_or_a_reason(tmp_path, cells):
     path = tmp_path / "t.csv"
-    path.write_text("\n".join(["x,y", *(f"{cell},1" for cell in cells * 7)]) + "\n")
+    rows = [f"{cell},{k % 2}" for k, cell in enumerate(cells * 7)]
+    path.write_text("\n".join(["x,y", *rows]) + "\n")
     proposal = propose(path)
-    column = proposal.schema.columns[0]
+    column = proposal.columns[0]
     if column.name == "x":
         assert all(map(column.declares, cells))
+    elif len(cells) == 1:
+        assert "the same value in every row" in helpers.left_out(proposal)["x"]
+        assert [float(cell) for cell in proposal.generated[0].values] == [float(cells[0])]
     else:
-        assert "too large to bin" in proposal.left_out["x"]
+        assert "too large to bin" in helpers.left_out(proposal)["x"]
 
 
 @pytest.mark.parametrize("sentinel", [None, 999, -9])

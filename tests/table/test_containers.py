@@ -98,7 +98,7 @@ def test_every_command_takes_them(tmp_path, capsys):
     schema.write_text(json.dumps(ONE))
     expected = [tuple(row) for row in rows]
     for path, ending in zip(in_each(tmp_path, ["x", "y"], rows), (".db", ".duckdb", None)):
-        assert propose(path).schema.names == ("x", "y")
+        assert propose(path).names == ("x", "y")
         table = read_table(f"{path}", Schema.parse(ONE))
         assert [*zip(table.columns[0], ["ab"[k] for k in table.columns[1]])] == expected
         if ending is None:

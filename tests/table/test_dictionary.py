@@ -60,7 +60,7 @@ def test_missing_markers_that_only_the_rows_have_are_asked_about():
     hours, race = [*TABLE["hours"][1:], "J. Smith"], [*TABLE["race"][1:], "NA"]
     known = {"hours": Entry(ends={"min": 0, "max": 99}), "race": Entry(labels={"9": "missing"})}
     known["race"].labels |= {"1": "a", "2": "b"}
-    schema = propose(pd.DataFrame({"hours": hours, "race": race}), known).schema
+    schema = propose(pd.DataFrame({"hours": hours, "race": race}), known)
     assert schema.column("hours").missing == ("N", "J. Smith")
     assert schema.column("race").missing == ("9", "NA")
     assert open_topics(schema)["missing"] == ["hours", "race"]

@@ -55,7 +55,7 @@ def test_a_table_comes_back_with_all_its_columns_in_order_and_with_their_types(t
 
 
 def test_frames_have_them_too_and_the_private_cells_are_not_read():
-    schema = propose(TABLE).schema
+    schema = propose(TABLE)
     made = []
     for table in (TABLE, TABLE.assign(id="x", uuid="private", note=7)):
         fitted = Synthesizer(rho=1.0, insecure_seed=1, unreviewed_schema=True)
@@ -114,15 +114,19 @@ def test_encodings_in_which_a_row_changes_others_are_refused(encoding):
         Schema.parse({**BASE, "encoding": encoding})
 
 
-def test_what_is_wrong_with_a_file_has_its_line(tmp_path, capsys):
+def test_what_is_wrong_with_a_file_has_its_line_in_schema_init_alone(tmp_path, capsys):
     path = tmp_path / "t.csv"
     path.write_text("a,b\n" + "1,2\n" * 7 + "1,2,3\n")
     assert main(["schema", "init", str(path)]) == 2
     assert "row 9 of the file does not have the 2 cells" in capsys.readouterr().err
-    path.write_bytes(b"a,b\n" + b"1,x\n" * 7 + b"1,\xfc\n")
+    unknown = tmp_path / "u.csv"
+    unknown.write_bytes(b"a,b\n" + b"1,x\n" * 7 + b"1,\x81\x8d\xff\xfe\x00\n")
+    assert main(["schema", "init", str(unknown)]) == 2
+    assert "is not UTF-8 text in line 9" in capsys.readouterr().err
     schema = tmp_path / "s.json"
     columns = [{"name": "a", "type": "integer", "min": 0, "max": 9}]
     columns.append({"name": "b", "type": "categorical", "values": ["x"]})
     Schema.parse({"version": 1, "columns": columns}).dump(schema)
-    assert main(["schema", "check", str(schema), str(path)]) == 2
-    assert "is not UTF-8 text in line 9" in capsys.readouterr().err
+    for file, said in ((path, ": a row does not have"), (unknown, ": is not UTF-8 text: save")):
+        assert main(["schema", "check", str(schema), str(file)]) == 2
+        assert said in capsys.readouterr().err

@@ -28,7 +28,7 @@ from adaptive_qs.table.read import open_file
 from adaptive_qs.table.schema import Schema
 from adaptive_qs.table.write import write_table
 
-from .helpers import schema_of
+from .helpers import left_out, schema_of
 
 
 def cells(path, block, monkeypatch):
@@ -270,7 +270,7 @@ def test_empty_frames_and_wrong_columns():
 def test_a_proposal_leaves_years_that_no_schema_can_name_as_text(tmp_path, cell):
     path = tmp_path / "t.parquet"
     pq.write_table(pa.table({"a": pa.array([cell, 0], pa.timestamp("ms"))}), path)
-    schema = propose(path).schema
+    schema = propose(path)
     assert schema.columns[0].type == "categorical"
     assert read_table(path, schema).num_rows == 2
 
@@ -279,7 +279,7 @@ def test_a_proposal_leaves_years_that_no_schema_can_name_as_text(tmp_path, cell)
 def test_a_proposal_leaves_out_numbers_too_large_to_bin(tmp_path, cells):
     path = tmp_path / "t.parquet"
     pq.write_table(pa.table({"a": cells, "b": ["a", "b", "b", "b"][: len(cells)]}), path)
-    assert "too large to bin" in propose(path).left_out["a"]
+    assert "too large to bin" in left_out(propose(path))["a"]
     pq.write_table(pa.table({"a": [f"{CANARY}\0", "x"]}), path)
     refusal(lambda: propose(path), str(path))
 
@@ -317,7 +317,7 @@ def test_what_separates_cells_is_declared_or_told_by_the_ending(tmp_path, delimi
     assert [row[0] for row in rows[1:]] == list(schema.columns[0].values)
     for read, column in zip(read_table(path, schema).columns, CODES, strict=True):
         np.testing.assert_array_equal(read, column)
-    proposed = propose(path).schema
+    proposed = propose(path)
     assert set(proposed.names) | set(proposed.ignore) == {"a, b", "n", "m"}
     assert proposed.delimiter == (None if used == "," or "tsv" in ending else used)
 
@@ -331,7 +331,7 @@ def test_files_of_one_table_have_one_separator(tmp_path):
 
 def test_a_quoted_cell_with_separators_is_none(tmp_path):
     (tmp_path / "t.csv").write_text('a,"x;y;z"\n1,2\n')
-    proposed = propose(tmp_path / "t.csv").schema
+    proposed = propose(tmp_path / "t.csv")
     assert proposed.delimiter is None
     assert {*proposed.names, *proposed.ignore} == {"a", "x;y;z"}
 

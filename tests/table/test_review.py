@@ -34,7 +34,7 @@ TABLE = pd.DataFrame(
 
 @pytest.fixture(scope="module")
 def proposed():
-    return propose(TABLE).schema.with_rules(["height is missing -> town = Bonn"])
+    return propose(TABLE).with_rules(["height is missing -> town = Bonn"])
 
 
 def answered(schema, **answers):
@@ -85,7 +85,7 @@ def test_the_owner_is_shown_what_of_the_rows_generated_cells_and_clipped_limits_
     fees = np.where(np.arange(N) < 2, [[-(10**9)], [10**9]], RNG.integers(20, 60, N)).max(axis=0)
     fees[0] = -(10**9)
     keys = [f"AB12{k:06}" for k in range(N)]
-    schema = propose(TABLE.assign(key=keys, town="Bonn", fee=fees)).schema
+    schema = propose(TABLE.assign(key=keys, town="Bonn", fee=fees))
     asked = {topic: " ".join(lines) for topic, lines, _ in list_questions(schema)}
     assert "AB12000{999}" in asked["publish"]
     assert "town: the same value in every row; Bonn" in asked["publish"]

@@ -29,7 +29,7 @@ from adaptive_qs.synthesizer import Synthesizer
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.encode import decode, read_table
 from adaptive_qs.table.files import atomic_writer, check_writable, stamp_path
-from adaptive_qs.table.schema import AS_PROPOSED, Schema
+from adaptive_qs.table.schema import Schema
 from adaptive_qs.table.text import escaped
 from adaptive_qs.table.write import check_format, check_table_path, table_format, write_table
 
@@ -277,10 +277,9 @@ def test_learnt_values_are_escaped_and_declared_words_stay(tmp_path):
 @pytest.mark.parametrize("where", ["column", "schema"])
 def test_values_proposed_from_the_rows_count_as_learnt_until_reviewed(tmp_path, where):
     if where == "column":
-        schema = schema_of(column_of([ATTACK, "b"], description=AS_PROPOSED))
+        schema = schema_of(column_of([ATTACK, "b"], open=["values"]))
     else:
-        said = "Taken from the data: review, not private."
-        schema = schema_of(column_of([ATTACK, "b"]), description=said)
+        schema = schema_of(column_of([ATTACK, "b"]), open=["publish"])
     assert lines(written(schema, [0, 1], tmp_path)) == [f"'{ATTACK}", "b"]
 
 
