@@ -112,10 +112,7 @@ class Synthesizer(Estimator, SynthesizeOptions):
         return self
 
     def sample(
-        self,
-        num_rows: int | None = None,
-        seed: int | None = None,
-        where: str | None = None,
+        self, num_rows: int | None = None, seed: int | None = None, where: str | None = None
     ) -> Any:
         """Return a synthetic table of the kind that was fitted; of a set, a dictionary of tables.
 

@@ -16,11 +16,7 @@ from adaptive_qs.run.options import AnswerOptions, PlanOptions, SynthesizeOption
 ROOT = Path(__file__).parents[1]
 PROJECT_PAGES = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")
 """Pages in the root of the repository, shown under `project/`."""
-OPTIONS = {
-    "Synthesizer": SynthesizeOptions,
-    "answer": AnswerOptions,
-    "plan": PlanOptions,
-}
+OPTIONS = {"Synthesizer": SynthesizeOptions, "answer": AnswerOptions, "plan": PlanOptions}
 """The public names that have options, each with its dataclass."""
 ROLE = re.compile(r":(?:meth|class|func|attr|data|mod):<code>~?([^<]+)</code>")
 """A role of reStructuredText in the HTML of a docstring."""

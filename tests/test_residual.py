@@ -250,12 +250,7 @@ def test_the_parts_add_up_to_the_marginal_and_hold_their_own_residual_only(array
 def test_example_of_appendix_a():
     """The paper prints 32 for the last value of the second row below; each row sums to zero."""
     marginal = np.array([[7, 5, 2], [3, 5, 11], [10, 2, 11], [9, 18, 17]])
-    residuals = {
-        (): 100,
-        (0,): [5, 9, 30],
-        (1,): [1, 12],
-        (0, 1): [[4, 13], [-6, 6], [11, 13]],
-    }
+    residuals = {(): 100, (0,): [5, 9, 30], (1,): [1, 12], (0, 1): [[4, 13], [-6, 6], [11, 13]]}
     twelfths = {
         (): np.full((4, 3), 100),
         (0,): np.repeat([[-44], [-24], [-8], [76]], 3, axis=1),

@@ -200,12 +200,7 @@ def test_maps_that_are_learnt_from_noise_do_not_contradict_each_other(tmp_path, 
     rng = np.random.default_rng(seed)
     level = rng.integers(0, 2, 60)
     frame = pd.DataFrame(
-        {
-            "town": level % 2,
-            "flag": (level + 1) % 2,
-            "level": level,
-            "size": rng.integers(0, 3, 60),
-        }
+        {"town": level % 2, "flag": (level + 1) % 2, "level": level, "size": rng.integers(0, 3, 60)}
     ).astype(str)
     rules = ["town determines flag", "flag determines town", "level determines town",
              "level determines flag"]  # fmt: skip

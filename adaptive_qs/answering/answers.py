@@ -47,12 +47,7 @@ from adaptive_qs.table.files import (
 )
 from adaptive_qs.table.schema import Schema
 from adaptive_qs.table.text import Formulas, check_formulas
-from adaptive_qs.table.write import (
-    CSV,
-    check_table_path,
-    table_format,
-    write_batches,
-)
+from adaptive_qs.table.write import CSV, check_table_path, table_format, write_batches
 from adaptive_qs.workload.file import workload_digest
 
 # The privacy statement of a batch of answers.

@@ -209,12 +209,7 @@ class Batch(_Planned):
 
     @classmethod
     def of(
-        cls,
-        schema: Schema,
-        queries: QuerySource,
-        rho: float,
-        choice: str = "auto",
-        **options: Any,
+        cls, schema: Schema, queries: QuerySource, rho: float, choice: str = "auto", **options: Any
     ) -> Self:
         """Plan a batch with the chosen mechanism; options are those of the run.
 

@@ -11,12 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from adaptive_qs.cli import io
-from adaptive_qs.cli.options import (
-    TABLE_HELP,
-    ForceOptions,
-    check_distinct,
-    check_file,
-)
+from adaptive_qs.cli.options import TABLE_HELP, ForceOptions, check_distinct, check_file
 from adaptive_qs.errors import InputError
 from adaptive_qs.pages.words import counted
 from adaptive_qs.run.options import OUTPUT, Option

@@ -218,10 +218,7 @@ class MarginalsCheck(Check):
 
     name, title, about = "workload", "Marginals of the workload", "marginals"
     uses, shown = ("the requested counts",), "always"
-    rules = (
-        Word("no scale", "plain", lambda error: not error.known),
-        *CLOSENESS,
-    )
+    rules = (Word("no scale", "plain", lambda error: not error.known), *CLOSENESS)
 
     def measure(self, comparison: Comparison) -> WorkloadDistance:
         """Compare the marginals."""

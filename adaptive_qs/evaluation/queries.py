@@ -354,10 +354,7 @@ class QueriesCheck(Check):
 
     name, title, about = "queries", "Queries of the workload", "queries"
     uses, shown = ("the requested counts",), "always"
-    rules = (
-        Word("queries", "plain", lambda error: not error.known),
-        *CLOSENESS,
-    )
+    rules = (Word("queries", "plain", lambda error: not error.known), *CLOSENESS)
 
     def measure(self, comparison: Comparison) -> QueryError | None:
         """Compare the answers, if the workload has queries."""

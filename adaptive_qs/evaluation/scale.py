@@ -220,9 +220,7 @@ class WorkloadScale:
 
 
 def scale_over(
-    errors: Sequence[CliqueError],
-    known: Mapping[tuple[str, ...], Scale],
-    rows: tuple[int, int],
+    errors: Sequence[CliqueError], known: Mapping[tuple[str, ...], Scale], rows: tuple[int, int]
 ) -> WorkloadScale:
     """Return the scale of some marginals together.
 

@@ -40,13 +40,7 @@ from adaptive_qs.generate.exact import ExactChains, can_fit, fit_exactly
 from adaptive_qs.generate.shape import find_shapes, hold_singles
 from adaptive_qs.generate.structure import CoarseDomain, cliques_of_fit, find_components
 from adaptive_qs.generate.targets import denoise_model, make_target, single_targets
-from adaptive_qs.generate.zeros import (
-    Guard,
-    Zeros,
-    allowed_cells,
-    clear_forbidden,
-    ruled_model,
-)
+from adaptive_qs.generate.zeros import Guard, Zeros, allowed_cells, clear_forbidden, ruled_model
 from adaptive_qs.machine import PhaseProgress, StepProgress, njit, over_items
 from adaptive_qs.residual import ReferenceModel
 

@@ -24,13 +24,7 @@ from adaptive_qs.privacy.events import UNITS_PER_RHO, Cost, PartitionEvent, Purp
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.privacy.selection import least_threshold
 from adaptive_qs.table.columns.base import ColumnBase
-from adaptive_qs.table.columns.binned import (
-    MOST_HEAPS,
-    Counted,
-    Ending,
-    RangeColumn,
-    find_kinds,
-)
+from adaptive_qs.table.columns.binned import MOST_HEAPS, Counted, Ending, RangeColumn, find_kinds
 from adaptive_qs.table.columns.category import CategoricalColumn
 from adaptive_qs.table.schema import Schema
 from adaptive_qs.workload.matrices import Custom
@@ -159,11 +153,7 @@ def learn_schema(schema: Schema, gathered: Gathered, mechanisms: Mechanisms, cos
 
 
 def _learn_values(
-    column: CategoricalColumn,
-    texts: Texts,
-    counts: Counts,
-    mechanisms: Mechanisms,
-    cost: Cost,
+    column: CategoricalColumn, texts: Texts, counts: Counts, mechanisms: Mechanisms, cost: Cost
 ) -> CategoricalColumn:
     """Return the column with its discovered values; see :mod:`adaptive_qs.privacy.selection`."""
     variance = Fraction(UNITS_PER_RHO, 2 * cost.rho_units)

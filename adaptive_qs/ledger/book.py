@@ -28,12 +28,7 @@ from adaptive_qs.ledger.run import LedgerRun, RunState, collect_runs, is_promise
 from adaptive_qs.ledger.store import Store
 from adaptive_qs.machine import Fault, reach
 from adaptive_qs.privacy.accounting import compute_epsilon
-from adaptive_qs.privacy.budget import (
-    LedgerPosition,
-    PrivacyLoss,
-    float_above,
-    float_below,
-)
+from adaptive_qs.privacy.budget import LedgerPosition, PrivacyLoss, float_above, float_below
 from adaptive_qs.privacy.events import Cost, Event
 from adaptive_qs.privacy.unit import ROWS, Unit
 
@@ -268,11 +263,7 @@ class LedgerBook(Store):
         return ledger == self.identity and run in self.open_runs()
 
     def resume(
-        self,
-        request: Mapping[str, str],
-        inputs: str,
-        filtered: bool = False,
-        unit: Unit = ROWS,
+        self, request: Mapping[str, str], inputs: str, filtered: bool = False, unit: Unit = ROWS
     ) -> LedgerRun:
         """Resume the newest interrupted run with the same request, and lock it.
 

@@ -31,12 +31,7 @@ from adaptive_qs.loop.candidates import (
 )
 from adaptive_qs.loop.estimates import Estimates
 from adaptive_qs.loop.expected import DEPENDENCE, CellSizeHistogram, ErrorCurves, mean_error
-from adaptive_qs.loop.planner import (
-    ConditionalPlanner,
-    TogetherPlan,
-    initial_share,
-    one_way_plan,
-)
+from adaptive_qs.loop.planner import ConditionalPlanner, TogetherPlan, initial_share, one_way_plan
 from adaptive_qs.privacy.accounting import choice_cost
 from adaptive_qs.privacy.events import UNITS_PER_RHO
 from adaptive_qs.residual import ReferenceModel

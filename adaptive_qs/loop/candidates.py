@@ -378,11 +378,7 @@ class Candidates:
     """
 
     def __init__(
-        self,
-        every: CandidateSet,
-        precisions: Mapping[Clique, float],
-        rho: float,
-        most_cells: int,
+        self, every: CandidateSet, precisions: Mapping[Clique, float], rho: float, most_cells: int
     ) -> None:
         self.cliques, self.weights, self._set = every.cliques, every.weights, every
         self.limit = CellLimit(every.domain, every.cliques, most_cells)

@@ -88,10 +88,7 @@ SMOOTH_CODES = 8
 
 
 def measurement_cost(
-    domain: Domain,
-    residual: Clique,
-    strategies: Strategies = CELLS_ALONE,
-    replaced: bool = False,
+    domain: Domain, residual: Clique, strategies: Strategies = CELLS_ALONE, replaced: bool = False
 ) -> float:
     """Return p_τ: a measurement of noise variance σ² costs ρ = p_τ / (2σ²) for one row.
 

@@ -11,13 +11,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from adaptive_qs.domain import Clique
-from adaptive_qs.loop.budget import (
-    LoopBudget,
-    LoopSettings,
-    RoundBudget,
-    RoundPlan,
-    plan_opening,
-)
+from adaptive_qs.loop.budget import LoopBudget, LoopSettings, RoundBudget, RoundPlan, plan_opening
 from adaptive_qs.loop.candidates import (
     Candidates,
     CandidateSet,

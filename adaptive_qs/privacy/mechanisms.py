@@ -22,18 +22,8 @@ from adaptive_qs.privacy.counts import (
     PrivateTexts,
     open_private,
 )
-from adaptive_qs.privacy.events import (
-    Event,
-    GaussianEvent,
-    PartitionEvent,
-    Purpose,
-    SelectionEvent,
-)
-from adaptive_qs.privacy.noise import (
-    EntropySource,
-    check_variance,
-    discrete_gaussian,
-)
+from adaptive_qs.privacy.events import Event, GaussianEvent, PartitionEvent, Purpose, SelectionEvent
+from adaptive_qs.privacy.noise import EntropySource, check_variance, discrete_gaussian
 from adaptive_qs.privacy.selection import (
     check_rate,
     check_scores,

@@ -47,11 +47,7 @@ class PrivateErrors(Closed):
     __slots__ = ("_cells", "_cliques", "_listable_cells", "_stale", "_weights", "_workers")
 
     def __init__(
-        self,
-        table: PrivateTable,
-        cliques: Sequence[Clique],
-        weights: Array,
-        workers: int = 1,
+        self, table: PrivateTable, cliques: Sequence[Clique], weights: Array, workers: int = 1
     ) -> None:
         counter, errors = open_private(table, table.owner), np.zeros(len(cliques), dtype=np.int64)
         super().__init__((counter, errors), table.owner)

@@ -49,10 +49,7 @@ class Relation(NamedTuple):
 
 
 NEIGHBOURS: Mapping[str, Relation] = MappingProxyType(
-    {
-        DEFAULT_NEIGHBOURS: Relation(1, "add or remove"),
-        "replace": Relation(2, "replace"),
-    }
+    {DEFAULT_NEIGHBOURS: Relation(1, "add or remove"), "replace": Relation(2, "replace")}
 )
 """The kinds of neighbouring tables, by the name of the option."""
 

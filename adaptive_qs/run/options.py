@@ -10,15 +10,7 @@ from dataclasses import MISSING, dataclass, fields
 from functools import wraps
 from pathlib import Path
 from textwrap import fill, indent
-from typing import (
-    Annotated,
-    Any,
-    NamedTuple,
-    TypeVar,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from typing import Annotated, Any, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
 
 from adaptive_qs.arguments import (
     DEFAULT_SHARE,

@@ -25,11 +25,7 @@ from adaptive_qs.privacy.unit import DEFAULT_WEIGH, SetMember, Unit
 from adaptive_qs.release.release import Release
 from adaptive_qs.release.tables import ReleaseSet
 from adaptive_qs.run.budget import MIN_COST, Limits, Member, PrivacyTarget
-from adaptive_qs.run.memory import (
-    ScoringForecast,
-    keep_what_fits,
-    plan_memory,
-)
+from adaptive_qs.run.memory import ScoringForecast, keep_what_fits, plan_memory
 from adaptive_qs.run.options import SelectionOptions, SynthesizeOptions
 from adaptive_qs.run.states import CheckedRun, ReadRun, SpendingRun
 from adaptive_qs.strategy.integer import column_strategies

@@ -13,10 +13,7 @@ from adaptive_qs.arguments import check_choice
 from adaptive_qs.errors import ResourceExceeded
 from adaptive_qs.machine import StepProgress, linear_algebra
 from adaptive_qs.strategy import MECHANISMS
-from adaptive_qs.strategy.bounds import (
-    solve_fourier,
-    solve_residual_planner,
-)
+from adaptive_qs.strategy.bounds import solve_fourier, solve_residual_planner
 from adaptive_qs.strategy.hdmm import solve_product
 from adaptive_qs.strategy.mechanism import (
     Mechanism,
@@ -33,12 +30,7 @@ from adaptive_qs.strategy.residual_mechanism import (
     affordable_solver,
     smash,
 )
-from adaptive_qs.strategy.solution import (
-    IdentityFactor,
-    SolverSettings,
-    Status,
-    Strategy,
-)
+from adaptive_qs.strategy.solution import IdentityFactor, SolverSettings, Status, Strategy
 from adaptive_qs.workload.residuals import Decomposition, decompose_workload
 from adaptive_qs.workload.workload import QueryWorkload
 

@@ -21,14 +21,7 @@ from adaptive_qs.strategy.bounds import (
     svd_bound,
 )
 from adaptive_qs.strategy.fixed_point import solve_dense, solve_rows, symmetric_blocks
-from adaptive_qs.strategy.solution import (
-    Array,
-    Solution,
-    SolverSettings,
-    Status,
-    Strategy,
-    kron,
-)
+from adaptive_qs.strategy.solution import Array, Solution, SolverSettings, Status, Strategy, kron
 from adaptive_qs.workload.axes import Marginal
 from adaptive_qs.workload.residuals import CenteredAxis, CenteredQueries, Subworkload, Term
 

@@ -22,10 +22,7 @@ from adaptive_qs.strategy.bounds import (
     total_variance,
 )
 from adaptive_qs.strategy.integer import on_grid
-from adaptive_qs.strategy.mechanism import (
-    ArrayCache,
-    StrategyMeasurement,
-)
+from adaptive_qs.strategy.mechanism import ArrayCache, StrategyMeasurement
 from adaptive_qs.strategy.optimal import SolveCache, solve, superadditive_bound
 from adaptive_qs.strategy.solution import (
     Array,
@@ -294,10 +291,7 @@ def smash(
     largest_first = sorted(range(len(subworkloads)), key=lambda k: -subworkloads[k].cells)
     limit = None if len(subworkloads) == 1 else 1
     found: dict[int, Solution] = {}
-    with (
-        linear_algebra().limit(limits=limit),
-        ThreadPool(min(jobs, len(subworkloads))) as pool,
-    ):
+    with linear_algebra().limit(limits=limit), ThreadPool(min(jobs, len(subworkloads))) as pool:
         solved = pool.map(solver, (subworkloads[k] for k in largest_first))
         for number, solution in zip(largest_first, solved):
             found[number] = solution

@@ -331,10 +331,7 @@ class MarginalCounter:
     """
 
     def __init__(
-        self,
-        table: CodedTable | CountingEngine,
-        most_cells: int = KEPT_CELLS,
-        workers: int = 1,
+        self, table: CodedTable | CountingEngine, most_cells: int = KEPT_CELLS, workers: int = 1
     ) -> None:
         if isinstance(table, CodedTable):
             table = BlockEngine(table.domain, HeldBlocks(table.columns), workers)

@@ -28,12 +28,7 @@ from adaptive_qs.table.cells import (
 )
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.columns.base import ColumnBase
-from adaptive_qs.table.encode import (
-    HASH_STEP,
-    distinct_cells,
-    encode_chunk,
-    mix_bits,
-)
+from adaptive_qs.table.encode import HASH_STEP, distinct_cells, encode_chunk, mix_bits
 from adaptive_qs.table.read import Cells, Chunk, Rows, Source, check_names, name_source, open_source
 from adaptive_qs.table.schema import Schema
 
@@ -160,10 +155,7 @@ class ContributionBound(Rows):
 
 
 def count_persons(
-    source: Any,
-    schema: Schema,
-    most_bytes: int,
-    progress: StepProgress | None = None,
+    source: Any, schema: Schema, most_bytes: int, progress: StepProgress | None = None
 ) -> pa.Table:
     """Return the rows of each person (private), in columns ``person`` and ``rows``.
 

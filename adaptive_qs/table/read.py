@@ -22,18 +22,8 @@ from adaptive_qs.arguments import Registry, check_path
 from adaptive_qs.errors import DataError, InputError, reason
 from adaptive_qs.pages.words import counted
 from adaptive_qs.table.archive import open_archive
-from adaptive_qs.table.cells import (
-    MixedCells,
-    object_cells,
-    redacted,
-    unreadable_column,
-)
-from adaptive_qs.table.files import (
-    PARQUET_MAGIC,
-    TAB_SEPARATED,
-    inside,
-    is_pattern,
-)
+from adaptive_qs.table.cells import MixedCells, object_cells, redacted, unreadable_column
+from adaptive_qs.table.files import PARQUET_MAGIC, TAB_SEPARATED, inside, is_pattern
 from adaptive_qs.table.text import COMMA, Dialect
 
 T = TypeVar("T")

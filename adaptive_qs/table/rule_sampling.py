@@ -17,15 +17,7 @@ from adaptive_qs.errors import InputError, SchemaError
 from adaptive_qs.table.cells import normalise
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.columns.base import ColumnBase
-from adaptive_qs.table.conditions import (
-    DAY,
-    NEAR,
-    Cases,
-    Condition,
-    Mask,
-    Values,
-    read_values,
-)
+from adaptive_qs.table.conditions import DAY, NEAR, Cases, Condition, Mask, Values, read_values
 from adaptive_qs.table.grammar import parse_condition
 from adaptive_qs.table.rules import Computation, Ruleset, components, find_row
 

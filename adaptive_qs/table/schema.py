@@ -461,10 +461,7 @@ def read_content(path: str | Path, max_memory: int | str | None) -> Any:
         return read_json(path, SchemaError)
     from adaptive_qs.table.archive import open_archive
 
-    with (
-        contextlib.suppress(InputError),
-        open_archive(path, "release", max_memory) as archive,
-    ):
+    with contextlib.suppress(InputError), open_archive(path, "release", max_memory) as archive:
         if SET_MEMBER in archive.names:
             return as_object(archive.json(SET_MEMBER)).get("schema")
         return archive.json("schema.json")

@@ -26,15 +26,7 @@ from pydantic_core import CoreSchema, core_schema
 from adaptive_qs.domain import Attribute, Domain
 from adaptive_qs.errors import AdaptiveQsError, WorkloadError
 from adaptive_qs.workload import FAMILIES
-from adaptive_qs.workload.axes import (
-    AbsDiff,
-    Affine,
-    Circular,
-    FirstCells,
-    Marginal,
-    Prefix,
-    Range,
-)
+from adaptive_qs.workload.axes import AbsDiff, Affine, Circular, FirstCells, Marginal, Prefix, Range
 from adaptive_qs.workload.matrices import (
     BLOCK,
     AxisQueries,

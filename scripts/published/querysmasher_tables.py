@@ -41,7 +41,7 @@ TARGETS: dict[tuple[int, str, int], dict[str, float]] = {
         "peak_memory_mb": 2_000,
         "assemble_seconds": 300,
         "assemble_peak_memory_mb": 4_000,
-    },
+    }
 }
 TABLE_6_SOLVE_SECONDS = 1.0
 MOST_ANSWERS = 1_000_000_000

@@ -127,11 +127,7 @@ def test_what_a_copy_lacked_counts_beyond_the_total_and_blocks_every_run(tmp_pat
     LedgerBook.create(path, Cost(100), {"rho": 2.0, "delta": 1e-6}).close()
     with closing(LedgerBook(path, restoring=True)) as book:
         lost = Recovered(
-            run=7,
-            releases=1,
-            hash="0" * 64,
-            price=Cost(90),
-            digests={"answers": "1" * 64},
+            run=7, releases=1, hash="0" * 64, price=Cost(90), digests={"answers": "1" * 64}
         )
         book.restore([lost, lost], Cost(30), confirmed=True)
         assert (book.held, book.left, book.verify()) == (Cost(120), Cost(), 2)

@@ -20,9 +20,7 @@ FIRST = {ROOT / "README.md", ROOT / "docs" / "quickstart.md"}
     "page",
     [
         pytest.param(
-            page,
-            id=str(page.relative_to(ROOT)),
-            marks=[] if page in FIRST else [pytest.mark.slow],
+            page, id=str(page.relative_to(ROOT)), marks=[] if page in FIRST else [pytest.mark.slow]
         )
         for page in PAGES
     ],

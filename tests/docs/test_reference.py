@@ -59,11 +59,7 @@ RUNS = {
         ["answer", "visits.csv", *MADE, "--out", "a.csv"],
         ["answer", "visits.csv", *MADE, "--out", "l.csv", "--ledger", "v.ledger"],
     ],
-    "evaluate": [
-        COMPARED,
-        [*COMPARED, *MODELS],
-        [*COMPARED, "--workload", "ranges.json"],
-    ],
+    "evaluate": [COMPARED, [*COMPARED, *MODELS], [*COMPARED, "--workload", "ranges.json"]],
     "ledger show": [["ledger", "show", "--ledger", name, "--json"] for name in LEDGERS],
     "ledger verify": [
         ["ledger", "verify", "--ledger", "v.ledger", "--json", "--release", name]

@@ -10,11 +10,7 @@ from adaptive_qs.evaluation.associations import Association
 from adaptive_qs.evaluation.checks import CHECKS, Comparison, Finding
 from adaptive_qs.evaluation.columns import column_pairs
 from adaptive_qs.evaluation.evaluation import Evaluation, Promised
-from adaptive_qs.evaluation.marginals import (
-    MarginalsCheck,
-    WorkloadDistance,
-    marginals_sentence,
-)
+from adaptive_qs.evaluation.marginals import MarginalsCheck, WorkloadDistance, marginals_sentence
 from adaptive_qs.evaluation.models import ModelSettings, Spread, Utility
 from adaptive_qs.evaluation.queries import PartError, QueryError
 from adaptive_qs.evaluation.rows import RowChecks, RuleFacts

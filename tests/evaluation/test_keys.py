@@ -167,11 +167,7 @@ def test_what_cannot_be_compared_is_refused_in_one_line(containers, capsys, argu
 def test_keys_that_do_not_fit_are_refused_without_a_cell():
     lost = {**OTHER, "persons": OTHER["persons"].assign(home=987654321)}
     twice = {**OTHER, "homes": pd.concat([OTHER["homes"]] * 2)}
-    for tables, words in (
-        (lost, "'home'"),
-        (twice, "'home'"),
-        ({"homes": 1}, "the tables lack"),
-    ):
+    for tables, words in ((lost, "'home'"), (twice, "'home'"), ({"homes": 1}, "the tables lack")):
         with pytest.raises((DataError, InputError), match=words) as caught:
             evaluate_set(TRUE, tables, DEEP)
         assert "987654321" not in str(caught.value)

@@ -11,13 +11,7 @@ from sklearn.metrics import roc_auc_score
 
 from adaptive_qs.domain import Attribute, Domain
 from adaptive_qs.errors import DataError, InputError
-from adaptive_qs.evaluation.models import (
-    ModelSettings,
-    Spread,
-    auroc,
-    find_target,
-    measure_utility,
-)
+from adaptive_qs.evaluation.models import ModelSettings, Spread, auroc, find_target, measure_utility
 from adaptive_qs.table.coded import CodedTable
 
 DOMAIN = Domain(

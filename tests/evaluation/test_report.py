@@ -14,12 +14,7 @@ from adaptive_qs.evaluation.evaluation import Promised, evaluation_page
 from adaptive_qs.release.facts import Fact
 from adaptive_qs.synthesizer import Synthesizer
 
-from .made import (
-    HOSTILE,
-    made_evaluation,
-    made_schema,
-    utility,
-)
+from .made import HOSTILE, made_evaluation, made_schema, utility
 from .test_golden import check_page
 
 NAMES = ("true.csv", "made.csv")

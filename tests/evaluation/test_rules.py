@@ -16,22 +16,14 @@ from adaptive_qs.domain import Domain
 from adaptive_qs.errors import SchemaError
 from adaptive_qs.evaluation.finding import found_rules, proposed_rules
 from adaptive_qs.evaluation.rows import row_checks
-from adaptive_qs.evaluation.rules import (
-    check_rules,
-    impossible_rows,
-    parse_rule,
-)
+from adaptive_qs.evaluation.rules import check_rules, impossible_rows, parse_rule
 from adaptive_qs.evaluation.tables import JointCodes, TablePair, count_pairs
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.conditions import read_values
 from adaptive_qs.table.encode import read_table
 from adaptive_qs.table.grammar import parse_condition, written, written_value
 from adaptive_qs.table.propose import propose
-from adaptive_qs.table.schema import (
-    Schema,
-    check_reviewed,
-    open_topics,
-)
+from adaptive_qs.table.schema import Schema, check_reviewed, open_topics
 
 from .tables import joint, rows_of, table
 

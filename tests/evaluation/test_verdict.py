@@ -20,14 +20,7 @@ from adaptive_qs.evaluation.scale import WorkloadScale
 from adaptive_qs.evaluation.tables import TablePair
 from adaptive_qs.table.coded import CodedTable
 
-from .made import (
-    made_evaluation,
-    made_schema,
-    marginals_finding,
-    queries,
-    tables,
-    utility,
-)
+from .made import made_evaluation, made_schema, marginals_finding, queries, tables, utility
 
 
 def same_tables(**changes):
@@ -204,10 +197,7 @@ def test_the_steps_repair_the_most_broken_rules_first_and_maps_by_a_table():
     assert text.startswith("Repair or report rows that break “rule 1”, “rule 3” and “rule 0”. The ")
     assert "The synthetic table keeps “rule 4” with other values than the true table" in text
     assert text.index("as the table of the rule") < text.index("To improve")
-    for error, start in (
-        (0.0025, "Use the table for the requ"),
-        (0.012, "Do not use the table"),
-    ):
+    for error, start in ((0.0025, "Use the table for the requ"), (0.012, "Do not use the table")):
         facts = {"queries": QueryError((part(error),)), "utility": utility(synthetic=0.9)}
         assert same_tables(**facts).verdict.sentences[-1].said.startswith(start)
 

@@ -20,10 +20,7 @@ class ParityCheck(Check):
     """Whether as many numbers are odd."""
 
     name, title, about, uses, shown = "parity", "Odd numbers", "parity", ("games",), "bad"
-    rules = (
-        Word("uneven", "poor", lambda gap: gap > 0.05),
-        Word("even", "good"),
-    )
+    rules = (Word("uneven", "poor", lambda gap: gap > 0.05), Word("even", "good"))
 
     def measure(self, comparison):
         """Return the share of odd codes in both tables."""

@@ -10,11 +10,7 @@ from adaptive_qs import answer, plan
 from adaptive_qs.errors import InputError
 from adaptive_qs.strategy import MECHANISMS
 from adaptive_qs.strategy.choose import MechanismChoice, PlanRequest
-from adaptive_qs.strategy.mechanism import (
-    TableMechanism,
-    any_mechanism_bound,
-    used_attributes,
-)
+from adaptive_qs.strategy.mechanism import TableMechanism, any_mechanism_bound, used_attributes
 from adaptive_qs.strategy.solution import DenseFactor, Strategy
 
 ROWS = pd.DataFrame({"a": [0, 1, 2, 2] * 100, "b": [0, 1] * 200})

@@ -62,10 +62,7 @@ STRUCTURE = {
     "duplicate columns": (f"{HEADER},int\n{ROW},1\n".encode(), "column 'int' occurs twice"),
     "missing column": (b"cat,code\na,1\n", "has 2 of the 8 columns of the schema. Check"),
     "more columns": (f"{HEADER},x\n{ROW},1\n".encode(), "column 'x' is not in the schema"),
-    "no header": (
-        f"{ROW}\n{ROW}\n".encode(),
-        "has 0 of the 8 columns of the schema",
-    ),
+    "no header": (f"{ROW}\n{ROW}\n".encode(), "has 0 of the 8 columns of the schema"),
     "latin-1": (csv(row(cat="é")).decode().encode("latin-1"), "is not UTF-8 text: save it as"),
     "UTF-16": (csv(ROW).decode().encode("utf-16"), "is not UTF-8 text: save it as UTF-8"),
     "UTF-16 without mark": (csv(ROW).decode().encode("utf-16-le"), "has NUL bytes: save it as"),

@@ -11,14 +11,7 @@ import pytest
 
 from adaptive_qs.cliques import downward_closure
 from adaptive_qs.generate import exact
-from adaptive_qs.generate.exact import (
-    ExactChains,
-    ExactFit,
-    Joint,
-    Residuals,
-    can_fit,
-    fit_exactly,
-)
+from adaptive_qs.generate.exact import ExactChains, ExactFit, Joint, Residuals, can_fit, fit_exactly
 from adaptive_qs.generate.rows import SynthesisSettings
 from adaptive_qs.residual import ReferenceModel, decompose, uniform_reference
 from adaptive_qs.synthesizer import Synthesizer

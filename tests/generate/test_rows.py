@@ -46,10 +46,7 @@ from .helpers import (
 )
 
 QUICK = SynthesisSettings(
-    fit=FitSettings(sweeps=60, averaged=20, step=0.2),
-    fit_rows=3000,
-    refine_passes=2,
-    exact_cells=0,
+    fit=FitSettings(sweeps=60, averaged=20, step=0.2), fit_rows=3000, refine_passes=2, exact_cells=0
 )
 EXACT = replace(QUICK, exact_cells=2**20)
 DOMAIN = domain_of(3, 4, 1, 2, 5)
@@ -313,9 +310,7 @@ def test_means_and_targets_are_weighted_by_their_precisions(noise_std):
 
 
 @pytest.mark.parametrize("noise_std", [0.0, 2.0, 1e9])
-def test_watched_marginals_follow_pairs_inside_them_and_then_their_own_targets(
-    noise_std,
-):
+def test_watched_marginals_follow_pairs_inside_them_and_then_their_own_targets(noise_std):
     """Cells of one cell of a pair move together, by the pair's weighted mean."""
     domain = domain_of(2, 3, 2)
     mean = np.random.default_rng(0).uniform(1, 9, (2, 3, 2)).astype(np.float32)

@@ -21,19 +21,9 @@ from adaptive_qs.generate.zeros import (
     learnt_values,
     settle,
 )
-from adaptive_qs.residual import (
-    ReferenceModel,
-    ResidualEstimate,
-    decompose,
-    measured_variance,
-)
+from adaptive_qs.residual import ReferenceModel, ResidualEstimate, decompose, measured_variance
 
-from .helpers import (
-    assert_depends_on_the_key_only,
-    assert_drawn_from,
-    histogram,
-    random_loglinear,
-)
+from .helpers import assert_depends_on_the_key_only, assert_drawn_from, histogram, random_loglinear
 
 SIZES = {"x": 4, "y": 3, "total": 6, "city": 5, "county": 3}
 DOMAIN = Domain.from_sizes(SIZES)

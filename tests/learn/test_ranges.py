@@ -163,11 +163,7 @@ def test_grids_of_integers(low, width):
         assert {0, 1} <= set(points.tolist())
 
 
-@given(
-    st.integers(0, 9),
-    st.integers(-(10**9), 10**9),
-    st.integers(1, 10**9),
-)
+@given(st.integers(0, 9), st.integers(-(10**9), 10**9), st.integers(1, 10**9))
 def test_grids_with_decimals_make_valid_bins(decimals, low, width):
     real = column(**REAL, decimals=decimals)
     unit = 10.0**-decimals

@@ -13,12 +13,7 @@ import pytest
 
 from adaptive_qs.errors import BudgetExceeded, DataError, InputError, ResourceExceeded, SchemaError
 from adaptive_qs.learn.gather import Gathered, gather
-from adaptive_qs.learn.schema import (
-    column_costs,
-    discovery_share,
-    learn_schema,
-    preprocessing_cost,
-)
+from adaptive_qs.learn.schema import column_costs, discovery_share, learn_schema, preprocessing_cost
 from adaptive_qs.privacy.events import Cost, GaussianEvent, PartitionEvent
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.encode import decode, read_table

@@ -43,12 +43,7 @@ selections = st.builds(
     st.one_of(fractions, st.floats(1e-9, 9)),
 )
 partitions = st.builds(
-    PartitionEvent,
-    st.just(Purpose.VALUES),
-    st.just(("city",)),
-    st.just(25),
-    st.just(100),
-    shares,
+    PartitionEvent, st.just(Purpose.VALUES), st.just(("city",)), st.just(25), st.just(100), shares
 )
 releases = st.lists(st.lists(st.one_of(gaussians, selections, partitions), max_size=4), max_size=8)
 

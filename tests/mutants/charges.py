@@ -134,10 +134,7 @@ def tolerant(_, self, limit):
 
 
 @replaced(
-    accounting,
-    "_after_choice",
-    "choices that exact accounting overlooks",
-    entry_checks.filtered,
+    accounting, "_after_choice", "choices that exact accounting overlooks", entry_checks.filtered
 )
 def overlooked_choice(_, left, event):
     return left
@@ -187,11 +184,7 @@ def drawn_first(original, self, events, draw, definition=""):
 
 
 @replaced(
-    Budget,
-    "release",
-    "only the first of several releases charged",
-    checks.budget,
-    checks.replay,
+    Budget, "release", "only the first of several releases charged", checks.budget, checks.replay
 )
 def first_only(original, self, events, draw, definition=""):
     return original(self, events[:1], draw, definition)

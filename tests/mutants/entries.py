@@ -196,10 +196,7 @@ def watch(
         if len(seen.calls) == stop_after:
             raise Interrupted
 
-    with (
-        mock.patch("adaptive_qs.run.states.Mechanisms", make),
-        warnings.catch_warnings(),
-    ):
+    with mock.patch("adaptive_qs.run.states.Mechanisms", make), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
             ENTRIES[entry](source, schema, folder, ways, {"rho": RHO, **options})

@@ -321,10 +321,7 @@ WIDE = {
         {"name": "d", "type": "integer", "min": 0, "max": 2},
     ],
 }
-RANGES = {
-    "version": 1,
-    "parts": [{"attributes": [["b", "d"], ["b"], ["d"]], "queries": "range"}],
-}
+RANGES = {"version": 1, "parts": [{"attributes": [["b", "d"], ["b"], ["d"]], "queries": "range"}]}
 MUCH = 2.0
 """A budget that is enough for more rounds than the ceiling of cells allows."""
 FEW = 3

@@ -87,21 +87,13 @@ def permute_and_flip(_, scores, sensitivity, epsilon, entropy):
 
 
 @replaced(
-    mechanisms,
-    "exponential_mechanism",
-    "a selection twice as sharp as charged",
-    checks.selection,
+    mechanisms, "exponential_mechanism", "a selection twice as sharp as charged", checks.selection
 )
 def sharp(original, scores, sensitivity, epsilon, entropy):
     return original(scores, sensitivity, 2 * Fraction(epsilon), entropy)
 
 
-@replaced(
-    mechanisms.Mechanisms,
-    "release",
-    "noise only where there are rows",
-    checks.replay,
-)
+@replaced(mechanisms.Mechanisms, "release", "noise only where there are rows", checks.replay)
 def sparse(original, self, measurements):
     exact = [each.exact_answers(self.ledger) for each in measurements]
     return [np.where(e == 0, 0, o) for e, o in zip(exact, original(self, measurements))]

@@ -310,10 +310,7 @@ def recognised_by_no_row(original, spool, found):
 
 
 @replaced(
-    files,
-    "keyed_hash",
-    "a table recognised by a hash without a key",
-    entry_checks.resumed_as_begun,
+    files, "keyed_hash", "a table recognised by a hash without a key", entry_checks.resumed_as_begun
 )
 def plain_hash(_, path, chunks, make=True):
     return hashlib.sha256(b"".join(chunks)).hexdigest()

@@ -182,9 +182,7 @@ def test_names_cannot_leave_their_line_or_become_markdown():
 
 
 @pytest.mark.parametrize("unconnected", [(), ("a_b",), tuple(f"c{i}" for i in range(15))])
-def test_the_page_says_what_comes_from_the_model_and_which_columns_are_unconnected(
-    unconnected,
-):
+def test_the_page_says_what_comes_from_the_model_and_which_columns_are_unconnected(unconnected):
     page = statement_page(manifest_of(SCHEMA, [BEFORE], unconnected=unconnected))
     assert "that were not measured together come from the model" in page
     assert ("independent of all other columns in the tables" in page) == bool(unconnected)
@@ -255,9 +253,6 @@ def test_where_no_table_appears_no_statement_stays(tmp_path):
     assert manifest_path(table).exists()
     table.unlink()
     stated = manifest_path(table).read_bytes()
-    with (
-        pytest.raises(InputError, match="already exists"),
-        with_manifest(table, False) as put,
-    ):
+    with pytest.raises(InputError, match="already exists"), with_manifest(table, False) as put:
         put(PLAIN, sampling={"seed": 7, "rows": 3})
     assert manifest_path(table).read_bytes() == stated, "it is of another run"

@@ -290,11 +290,7 @@ def test_neighbours_by_a_person_cannot_be_told_apart(schema, rows, neighbours, p
 
 
 @pytest.mark.parametrize(
-    ("schema", "rows", "neighbours"),
-    [
-        (PERSONS, 4, "add-remove"),
-        (LEARNING, 3, "replace"),
-    ],
+    ("schema", "rows", "neighbours"), [(PERSONS, 4, "add-remove"), (LEARNING, 3, "replace")]
 )
 def test_nor_where_persons_weigh_alike(schema, rows, neighbours):
     report = audit(

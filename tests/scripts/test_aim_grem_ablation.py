@@ -5,11 +5,7 @@ import pytest
 
 from adaptive_qs.domain import Domain
 from adaptive_qs.table.coded import CodedTable, MarginalCounter
-from scripts.published.aim_grem_ablation import (
-    STRATEGIES,
-    Task,
-    run_trials,
-)
+from scripts.published.aim_grem_ablation import STRATEGIES, Task, run_trials
 
 SIZES = (2, 3, 4, 5, 2)
 

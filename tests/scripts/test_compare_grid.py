@@ -10,13 +10,7 @@ from adaptive_qs.table.coded import CodedTable, MarginalCounter
 from adaptive_qs.workload.workload import Workload
 from scripts.compare.grid import GRIDS, Cell, Grid
 from scripts.compare.job import Job, read_answers, read_codes, write_codes
-from scripts.compare.mechanisms import (
-    ANSWERS,
-    FLOORS,
-    OURS,
-    all_mechanisms,
-    check_known,
-)
+from scripts.compare.mechanisms import ANSWERS, FLOORS, OURS, all_mechanisms, check_known
 from scripts.compare.scoring import answer_error, table_error
 from scripts.compare.tables import REAL
 from scripts.compare.worker import MECHANISMS, main

@@ -7,10 +7,7 @@ from unittest import mock
 import pytest
 
 from scripts.published import eigen_design
-from scripts.published.eigen_design import (
-    COLUMNS,
-    main,
-)
+from scripts.published.eigen_design import COLUMNS, main
 
 
 @pytest.fixture(scope="module")

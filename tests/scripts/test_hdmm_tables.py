@@ -4,9 +4,7 @@ import csv
 
 import pytest
 
-from scripts.published.hdmm_tables import (
-    main,
-)
+from scripts.published.hdmm_tables import main
 
 
 @pytest.mark.slow

@@ -23,14 +23,7 @@ from scripts.published.laplace import (
 )
 from scripts.published.subset_bounds import lower_bound
 
-from .hdmm_helpers import (
-    expected_errors,
-    marginal_matrix,
-    marginals,
-    mixed,
-    set_gram,
-    workload,
-)
+from .hdmm_helpers import expected_errors, marginal_matrix, marginals, mixed, set_gram, workload
 
 SETTINGS = SolverSettings()
 

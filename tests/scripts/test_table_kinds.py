@@ -3,9 +3,7 @@
 import numpy as np
 import pytest
 
-from scripts.table_kinds import (
-    KINDS,
-)
+from scripts.table_kinds import KINDS
 
 
 @pytest.mark.parametrize("kind", KINDS)

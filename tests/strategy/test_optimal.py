@@ -18,15 +18,7 @@ from adaptive_qs.strategy.solution import CenteringFactor, SolverSettings, Statu
 from adaptive_qs.workload.axes import AbsDiff, Affine, Circular, Marginal, Prefix, Range
 from adaptive_qs.workload.residuals import CenteredAxis, CenteredQueries, Subworkload, Term
 
-from .oracles import (
-    PROBLEMS,
-    optimum,
-    prefix,
-    ranges,
-    strategy_matrix,
-    total_error,
-    unanswered,
-)
+from .oracles import PROBLEMS, optimum, prefix, ranges, strategy_matrix, total_error, unanswered
 
 SETTINGS = SolverSettings()
 

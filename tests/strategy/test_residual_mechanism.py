@@ -10,10 +10,7 @@ from adaptive_qs.strategy import optimal
 from adaptive_qs.strategy import residual_mechanism as module
 from adaptive_qs.strategy.choose import choose_mechanism
 from adaptive_qs.strategy.optimal import SolveCache, solve
-from adaptive_qs.strategy.residual_mechanism import (
-    restricted,
-    smash,
-)
+from adaptive_qs.strategy.residual_mechanism import restricted, smash
 from adaptive_qs.strategy.solution import CenteringFactor, SolverSettings
 from adaptive_qs.workload.axes import AbsDiff, Affine, Circular, Prefix, Range
 from adaptive_qs.workload.residuals import decompose_workload
@@ -21,13 +18,7 @@ from adaptive_qs.workload.workload import QueryPart, QueryWorkload
 
 from . import problems
 from .problems import added, axis, joint, product
-from .variance_oracles import (
-    DOMAIN,
-    WORKLOADS,
-    dense_error,
-    query_matrix,
-    summed_variances,
-)
+from .variance_oracles import DOMAIN, WORKLOADS, dense_error, query_matrix, summed_variances
 
 SETTINGS = SolverSettings()
 

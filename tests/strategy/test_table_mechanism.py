@@ -23,13 +23,7 @@ from adaptive_qs.workload.matrices import CustomAxis
 from adaptive_qs.workload.residuals import decompose_workload
 from adaptive_qs.workload.workload import QueryPart, QueryWorkload
 
-from .variance_oracles import (
-    DOMAIN,
-    SIZES,
-    WORKLOADS,
-    dense_error,
-    summed_variances,
-)
+from .variance_oracles import DOMAIN, SIZES, WORKLOADS, dense_error, summed_variances
 
 RNG = np.random.default_rng(0)
 STRATEGIES = {

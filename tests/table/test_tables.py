@@ -12,13 +12,7 @@ import pytest
 from adaptive_qs.errors import DataError, SchemaError
 from adaptive_qs.table.joined import locate_tables, name_tables
 from adaptive_qs.table.schema import Schema
-from adaptive_qs.table.tables import (
-    LONE,
-    MOST_TABLES,
-    PUBLISHED,
-    TableSet,
-    render,
-)
+from adaptive_qs.table.tables import LONE, MOST_TABLES, PUBLISHED, TableSet, render
 
 from ..family import DEEP, HOMES, SCHEMA
 

@@ -2,15 +2,7 @@
 
 import numpy as np
 
-from adaptive_qs.workload.axes import (
-    AbsDiff,
-    Affine,
-    Circular,
-    FirstCells,
-    Marginal,
-    Prefix,
-    Range,
-)
+from adaptive_qs.workload.axes import AbsDiff, Affine, Circular, FirstCells, Marginal, Prefix, Range
 from adaptive_qs.workload.families import Random
 from adaptive_qs.workload.matrices import Custom, CustomAxis
 

@@ -11,15 +11,7 @@ import pytest
 
 from adaptive_qs import answer
 from adaptive_qs.errors import ResourceExceeded, WorkloadError
-from adaptive_qs.workload.axes import (
-    AbsDiff,
-    Affine,
-    Circular,
-    FirstCells,
-    Marginal,
-    Prefix,
-    Range,
-)
+from adaptive_qs.workload.axes import AbsDiff, Affine, Circular, FirstCells, Marginal, Prefix, Range
 from adaptive_qs.workload.families import Random, answer_product, count_queries, squares_product
 from adaptive_qs.workload.matrices import Custom, CustomAxis, MatrixQueries, Queries
 

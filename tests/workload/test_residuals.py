@@ -191,8 +191,7 @@ WORKLOADS = {
     ),
     "joint of degree one": workload((4,), jointly([(0,)], [Custom(numbers(6, 4), (4,))])),
     "joint of degree three": workload(
-        (2, 3, 2),
-        jointly([(0, 1, 2)], [Custom(numbers(4, 12), (2, 3, 2))]),
+        (2, 3, 2), jointly([(0, 1, 2)], [Custom(numbers(4, 12), (2, 3, 2))])
     ),
 }
 

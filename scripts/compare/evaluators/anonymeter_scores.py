@@ -19,11 +19,7 @@ import pandas as pd
 
 warnings.filterwarnings("ignore")
 
-from anonymeter.evaluators import (  # noqa: E402
-    InferenceEvaluator,
-    LinkabilityEvaluator,
-    SinglingOutEvaluator,
-)
+from anonymeter.evaluators import InferenceEvaluator, LinkabilityEvaluator, SinglingOutEvaluator  # noqa: E402
 
 
 def read(path: str, numbers: list) -> pd.DataFrame:

@@ -38,9 +38,7 @@ def fit_table(job: Job, algorithm: Callable[[dict[str, str]], Any]) -> Fitted:
     rho = zcdp_budget(job.epsilon, job.delta)
     configuration = algorithm(column)
     context = dp.Context.compositor(
-        data=data,
-        privacy_unit=dp.unit_of(contributions=1),
-        privacy_loss=dp.loss_of(rho=rho),
+        data=data, privacy_unit=dp.unit_of(contributions=1), privacy_loss=dp.loss_of(rho=rho)
     )
     table = (
         context.query(rho=rho)
