@@ -37,6 +37,8 @@ def data(tmp_path):
     for path, text in {
         "adult/domain.json": '{"age": 85, "sex": 2}',
         "adult/adult.csv": "age,sex\n0,1\n84,0\n",
+        "br2000/domain.json": '{"c0": 2, "c1": 3}',
+        "br2000/br2000.csv": "c0,c1\n0,1\n1,2\n",
         "ma2019/ma2019.csv.gz": MA2019_ROWS,
         "kdd-census/census-income.csv.gz": kdd,
     }.items():
