@@ -60,7 +60,7 @@ def test_a_failed_writer_leaves_nothing_and_the_old_file(tmp_path):
     target.write_bytes(b"old")
     with pytest.raises(RuntimeError):
         fail(target, RuntimeError())
-    with pytest.raises(InputError, match="free some space"):
+    with pytest.raises(InputError, match="Free some space"):
         fail(target, OSError(28, "No space left on device"))
     assert list(tmp_path.iterdir()) == [target]
     assert target.read_bytes() == b"old"
