@@ -113,6 +113,7 @@ def nested_groupings(
     shares: NDArray[np.float64],
     ordered: bool,
     declared: Sequence[Sequence[int]] = (),
+    halves: bool = False,
 ) -> list[Grouping]:
     """Return the levels of an attribute, from fine to coarse, by the frequency of its codes.
 
@@ -145,6 +146,11 @@ def nested_groupings(
             kept = np.empty(shares.size, dtype=np.int64)
             kept[order] = units
         units = _runs(kept[order])
+        levels.append(Grouping(attribute, tuple(kept.tolist())))
+    if halves and ordered and int(units[-1]) >= 2:
+        held = np.bincount(units, shares[order]).astype(np.float64)
+        kept = np.empty(shares.size, dtype=np.int64)
+        kept[order] = _cut(held, 2)[units]
         levels.append(Grouping(attribute, tuple(kept.tolist())))
     return levels
 

@@ -81,7 +81,9 @@ class ReferenceModel:
         reference: Sequence[Array],
         estimates: Mapping[Clique, ResidualEstimate] | None = None,
         column_noise: Mapping[int, Array] | None = None,
+        fill: Mapping[Clique, Array] | None = None,
     ) -> None:
+        self.fill = dict(fill or {})
         if tuple(q.shape for q in reference) != tuple((n,) for n in domain.sizes):
             raise ValueError("the reference needs one distribution per attribute, of its size")
         if not all(q.min() > 0 and abs(q.sum() - 1) <= 1e-9 for q in reference):
@@ -89,7 +91,7 @@ class ReferenceModel:
         self.domain = domain
         self.reference = tuple(reference)
         self.column_noise = dict(column_noise or {})
-        self._uniform = not domain.groupings and all(np.ptp(q) == 0 for q in reference)
+        self._uniform = not domain.groupings and not fill and all(np.ptp(q) == 0 for q in reference)
         codes = [domain.columns((i,))[0] for i in range(domain.positions)]
         self._shares = [
             reference[code] if i == code else domain.groups(code, i).sums(reference[code], 0)
@@ -173,6 +175,8 @@ class ReferenceModel:
         """
         columns = self.domain.columns(clique)
         over = self._over.get(columns)
+        if self.fills(columns):
+            return self.total * self.domain.summed(self.fill[columns], columns, clique)
         if over is None:
             return None
         if len(clique) < 2:
@@ -242,11 +246,14 @@ class ReferenceModel:
         return spread
 
     def _component(self, clique: Clique, own: bool) -> Array | None:
-        if own:
+        if own or self.fills(self.domain.columns(clique)):
             return self.component(clique)
         over = self._over.get(self.domain.columns(clique), ())
         coarser = [t for t in over if t != clique and self.domain.is_below(t, clique)]
         return self._sum(coarser, clique)
+
+    def fills(self, columns: Clique) -> bool:
+        return columns in self.fill and len(self._over.get(columns, ())) < 2
 
 
 def _outer(array: Array, axis: int, factor: Array) -> Array:

@@ -297,4 +297,6 @@ def denoise_model(model: ReferenceModel, singles: Sequence[Target]) -> Reference
         if measured is not None:
             residual = decompose(target.counts, target.clique, target.clique)
             estimates[target.clique] = ResidualEstimate(residual, measured.precision)
-    return ReferenceModel(model.domain, positive_shares(singles), estimates, model.column_noise)
+    return ReferenceModel(
+        model.domain, positive_shares(singles), estimates, model.column_noise, model.fill
+    )

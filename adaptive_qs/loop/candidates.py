@@ -45,7 +45,11 @@ MOST_SPREAD = 2**20
 
 
 def with_levels(
-    domain: Domain, model: ReferenceModel, candidates: Sequence[Clique], error: float
+    domain: Domain,
+    model: ReferenceModel,
+    candidates: Sequence[Clique],
+    error: float,
+    halves: bool = False,
 ) -> Domain:
     """Return the domain with the levels at which marginals are offered, if these are worth it.
 
@@ -63,7 +67,7 @@ def with_levels(
         grouping
         for i, attribute in enumerate(domain.attributes)
         for grouping in nested_groupings(
-            i, model.reference[i], attribute.ordered, attribute.declared
+            i, model.reference[i], attribute.ordered, attribute.declared, halves
         )
     ]
     while groupings:
@@ -80,7 +84,17 @@ def at_levels(domain: Domain, cliques: Sequence[Clique]) -> tuple[Clique, ...]:
 
     def levels(clique: Clique) -> Sequence[Clique]:
         spread = len(clique) > 1 and domain.size(clique) <= MOST_SPREAD
-        return tuple(domain.at_levels(clique)) if spread else (clique,)
+        return (
+            tuple(
+                c
+                for c in domain.at_levels(clique)
+                if not any(
+                    k >= len(domain) and domain.groupings[k - len(domain)].number <= 2 for k in c
+                )
+            )
+            if spread
+            else (clique,)
+        )
 
     return tuple(chain.from_iterable(map(levels, cliques)))
 

@@ -117,10 +117,13 @@ class Estimates:
         reference, noise = uniform_reference(domain), noise_by_attribute(strategies)
         return cls(ReferenceModel(domain, reference, column_noise=noise), strategies, replaced)
 
-    def with_reference(self, reference: Sequence[Array], domain: Domain | None = None) -> Estimates:
+    def with_reference(
+        self, reference: Sequence[Array], domain: Domain | None = None, fill=None
+    ) -> Estimates:
         """Return the same measurements with another reference, over a domain with levels."""
         model, domain = self.model, domain or self.model.domain
-        again = ReferenceModel(domain, reference, model.estimates, model.column_noise)
+        fill = model.fill if fill is None else fill
+        again = ReferenceModel(domain, reference, model.estimates, model.column_noise, fill)
         return replace(self, model=again)
 
     @property

@@ -119,6 +119,7 @@ def run_loop(
         if not opening.all_spent:
             # While the loop selects, another reference may stand in, and levels be on offer.
             selecting = for_selection(estimates, workload, budget, opened=bool(rounds))
+            selecting = with_copula(table, mechanisms, selecting, budget)
             every = CandidateSet(workload, selecting.model.domain, selecting.cost)
             world = _PrivateWorld(table, mechanisms, selecting, every, workers)
             for past in choose_rounds(world, every, budget, opening.precisions):
@@ -256,6 +257,43 @@ def with_columns_as_reference(estimates: Estimates, settings: LoopSettings) -> E
     return estimates.with_reference(product_reference(estimates.model))
 
 
+def settings_halves():
+    import os
+    return float(os.environ.get('COP_SHARE', '0.2')) > 0
+
+
+def with_copula(table, mechanisms, estimates, budget):
+    import os
+    from itertools import combinations
+
+    from adaptive_qs.generate.copula import fill, halves, used
+
+    level = halves(estimates.model.domain)
+    pairs = [(level[i], level[j]) for i, j in combinations(sorted(level), 2)]
+    if not pairs or not settings_halves():
+        return estimates
+    n, table = max(estimates.model.total, 1.0), table.at_levels(estimates.model.domain)
+
+    def measure(pairs, rho):
+        each = rho / len(pairs)
+        precisions = {tau: 2 * each / estimates.cost(tau) for tau in pairs}
+        measure_residuals(table, mechanisms, estimates, precisions)
+        budget.pay(rho, len(pairs))
+
+    measure(pairs, min(0.02 * budget.left, len(pairs) / (2 * n**2 * 0.1**2)))
+    some = used(estimates.model, pairs)
+    if some:
+        c = 0.8 * np.sqrt(len(some) / (2 * budget.left)) / n * len(some) / len(pairs)
+        ratio = (c / 0.075) ** (2 / 3)
+        measure(some, budget.left * ratio / (1 + ratio))
+    if os.environ.get("COP_DEBUG"):
+        print("looked", len(pairs), "used", len(some), "share", some and ratio / (1 + ratio))
+    found = fill(estimates.model)
+    return estimates.with_reference(
+        estimates.model.reference, estimates.model.domain, found if os.environ.get("COP_LOOP", "1") == "1" else {}
+    )
+
+
 def for_selection(
     estimates: Estimates, workload: Workload, budget: LoopBudget, opened: bool
 ) -> Estimates:
@@ -273,7 +311,7 @@ def for_selection(
     domain, candidates = model.domain, measurable_cliques(workload)
     error = mean_error(model.reference, model.total, candidates, budget.left)
     if settings.levels == "auto" and not opened:
-        domain = with_levels(domain, model, candidates, error)
+        domain = with_levels(domain, model, candidates, error, halves=settings_halves())
     return estimates.with_reference(compared_with(model.reference, error), domain)
 
 

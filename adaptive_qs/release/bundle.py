@@ -156,7 +156,11 @@ class Bundle:
     def model(self) -> ReferenceModel:
         """Estimates of every marginal, the same to the last bit for the same bundle."""
         noise = noise_by_attribute(self.strategies)
-        return ReferenceModel(self.domain, self.reference, self.estimates, noise)
+        model = ReferenceModel(self.domain, self.reference, self.estimates, noise)
+        from adaptive_qs.generate.copula import fill
+
+        found = fill(model)
+        return ReferenceModel(self.domain, self.reference, self.estimates, noise, found)
 
     def __repr__(self) -> str:
         manifest = self.manifest
