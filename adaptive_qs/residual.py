@@ -252,6 +252,9 @@ class ReferenceModel:
         coarser = [t for t in over if t != clique and self.domain.is_below(t, clique)]
         return self._sum(coarser, clique)
 
+    def holds_beyond(self, columns: Clique) -> bool:
+        return len(self._over.get(columns, ())) > 1
+
     def fills(self, columns: Clique) -> bool:
         return columns in self.fill and len(self._over.get(columns, ())) < 2
 

@@ -22,12 +22,14 @@ def used(model, pairs):
     place = {level[i]: k for k, i in enumerate(c.columns)}
     at = [(place[a], place[b]) for a, b in pairs]
     chi = np.array([(c.raw[x] / c.std[x]) ** 2 for x in at])
+    square = np.mean([c.raw[x] ** 2 - c.std[x] ** 2 for x in at])
+    if os.environ.get("COP_DEBUG"):
+        sig = (chi.sum() - len(pairs)) / np.sqrt(2 * len(pairs))
+        std = np.median([c.std[x] for x in at])
+        print("chi sigmas", sig, len(pairs), "square", square, "std", std)
     if chi.sum() < len(pairs) + 3 * np.sqrt(2 * len(pairs)):
         return []
-    top = [abs(c.R[x]) + 1.6 * np.sqrt(c.left[x]) for x in at]
-    if os.environ.get("COP_DEBUG"):
-        print("chi", chi.sum(), len(pairs), np.sort(top)[-5:])
-    return [pair for pair, r in zip(pairs, top) if r >= least]
+    return pairs if square >= float(os.environ.get("COP_LEAST", "0.25")) else []
 
 
 def halves(domain: Domain) -> dict[int, int]:
@@ -130,13 +132,13 @@ class Copula:
 
 
 def fill(model: ReferenceModel) -> dict[Clique, Array]:
-    if not halves(model.domain):
+    if len(halves(model.domain)) < 2:
         return {}
     c = Copula(model)
     found = {}
     for a, b in combinations(range(len(c.columns)), 2):
         i, j = c.columns[a], c.columns[b]
-        if abs(c.R[a, b]) < float(os.environ.get("COP_LEAST", "0.45")):
+        if model.holds_beyond((i, j)):
             continue
         out = np.zeros(model.domain.shape((i, j)))
         p = c.cells(a, b)

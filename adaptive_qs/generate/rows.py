@@ -168,9 +168,9 @@ def fit_model(
     rng = np.random.default_rng(seed)
     cliques = [c for c in outermost_cliques(domain, measured) if len(c) > 1]
     import os
-    if os.environ.get("COP_FIT", "T") != "off":
+    if os.environ.get("COP_FIT", "U") != "off":
         held = set(cliques)
-        if os.environ.get("COP_FIT", "T") == "U":
+        if os.environ.get("COP_FIT", "U") == "U":
             held = set(map(domain.columns, cliques))
         cliques += [c for c in residuals.fill if c not in held]
     combined = tuple(dict.fromkeys(map(domain.columns, cliques)))

@@ -118,8 +118,10 @@ def run_loop(
             on_round(past, budget.spent_share)
         if not opening.all_spent:
             # While the loop selects, another reference may stand in, and levels be on offer.
-            selecting = for_selection(estimates, workload, budget, opened=bool(rounds))
+            selecting = for_selection(estimates, workload, budget, bool(rounds), True)
             selecting = with_copula(table, mechanisms, selecting, budget)
+            if not selecting.model.fill:
+                selecting = for_selection(estimates, workload, budget, bool(rounds), False)
             every = CandidateSet(workload, selecting.model.domain, selecting.cost)
             world = _PrivateWorld(table, mechanisms, selecting, every, workers)
             for past in choose_rounds(world, every, budget, opening.precisions):
@@ -280,7 +282,10 @@ def with_copula(table, mechanisms, estimates, budget):
         measure_residuals(table, mechanisms, estimates, precisions)
         budget.pay(rho, len(pairs))
 
-    measure(pairs, min(0.02 * budget.left, len(pairs) / (2 * n**2 * 0.1**2)))
+    scale = len(pairs) / (2 * n**2)
+    if 0.02 * budget.left < scale:
+        return estimates
+    measure(pairs, min(0.02 * budget.left, scale / 0.25**2))
     some = used(estimates.model, pairs)
     if some:
         c = 0.8 * np.sqrt(len(some) / (2 * budget.left)) / n * len(some) / len(pairs)
@@ -288,14 +293,14 @@ def with_copula(table, mechanisms, estimates, budget):
         measure(some, budget.left * ratio / (1 + ratio))
     if os.environ.get("COP_DEBUG"):
         print("looked", len(pairs), "used", len(some), "share", some and ratio / (1 + ratio))
-    found = fill(estimates.model)
+    found = fill(estimates.model) if some else {}
     return estimates.with_reference(
         estimates.model.reference, estimates.model.domain, found if os.environ.get("COP_LOOP", "1") == "1" else {}
     )
 
 
 def for_selection(
-    estimates: Estimates, workload: Workload, budget: LoopBudget, opened: bool
+    estimates: Estimates, workload: Workload, budget: LoopBudget, opened: bool, halves: bool
 ) -> Estimates:
     """Return the estimates that candidates are compared with, at the levels on offer.
 
@@ -311,7 +316,7 @@ def for_selection(
     domain, candidates = model.domain, measurable_cliques(workload)
     error = mean_error(model.reference, model.total, candidates, budget.left)
     if settings.levels == "auto" and not opened:
-        domain = with_levels(domain, model, candidates, error, halves=settings_halves())
+        domain = with_levels(domain, model, candidates, error, halves=halves and settings_halves())
     return estimates.with_reference(compared_with(model.reference, error), domain)
 
 
