@@ -17,8 +17,6 @@ T = TypeVar("T")
 
 LONGEST_SHOWN = 60
 """Maximum number of characters of a value in a message."""
-RELATION = "relation"
-"""Replaces the digest of a query whose text a library builds, partly from the rows."""
 DEFAULT_SHARE = 0.1
 """Share of the ρ of a run for learning bins and values."""
 

@@ -63,7 +63,7 @@ class Synthesizer(Estimator, SynthesizeOptions):
 
         Args:
             table: a pandas, polars or pyarrow table, the path of a CSV or Parquet file, of a folder
-                or a pattern of such files, a relation of DuckDB, or a :class:`CodedTable`. Of a
+                or a pattern of such files, or a :class:`CodedTable`. Of a
                 set: a mapping of names to such tables, or the path of a folder or database with
                 all of them.
             y: not used; present by convention.
@@ -115,7 +115,6 @@ class Synthesizer(Estimator, SynthesizeOptions):
         num_rows: int | None = None,
         seed: int | None = None,
         where: str | None = None,
-        balance: str | None = None,
     ) -> Any:
         """Return a synthetic table of the kind that was fitted; of a set, a dictionary of tables.
 
@@ -133,11 +132,10 @@ class Synthesizer(Estimator, SynthesizeOptions):
                 versions of the libraries; None takes one from the operating system.
             where: a condition that all rows meet, such as "sex = F and age >= 65"; see
                 :meth:`Release.draw`. Of a set, one that all rows of the root meet.
-            balance: a column whose values, bins or periods the rows have in equal numbers.
 
         Raises:
-            InputError: num_rows is not positive, the seed is negative, or the condition or the
-                column asks for what there is not.
+            InputError: num_rows is not positive, the seed is negative, or the condition asks
+                for what there is not.
             ResourceExceeded: the table does not fit ``max_memory``.
             NotFittedError: there is nothing to sample from.
         """
@@ -156,7 +154,7 @@ class Synthesizer(Estimator, SynthesizeOptions):
             num_rows = check_rows(num_rows)
         check_sample_rows(released, num_rows, self.max_memory)
         found = {}
-        for drawn in released.draw(num_rows, seed, workers, self.progress, where, balance):
+        for drawn in released.draw(num_rows, seed, workers, self.progress, where):
             warn_all(drawn.warnings, stacklevel=2)
             kind = self._kinds[drawn.name]
             if kind.library == "codes" and drawn.drawing is not None:

@@ -87,7 +87,7 @@ def answer(
 
     Args:
         data: A table of pandas, polars or pyarrow, the path of a CSV or Parquet file, of a folder
-            or a pattern of such files, a relation of DuckDB, or a :class:`CodedTable`.
+            or a pattern of such files, or a :class:`CodedTable`.
         schema: As for :func:`plan`; a coded table needs none.
         workload: As for :func:`plan`.
         options: The options, each as a keyword.

@@ -267,7 +267,6 @@ class _Sampling(BaseModel):
     rows: NonNegativeInt
     formulas: Formulas = "keep"
     where: str | None = None
-    balance: str | None = None
     root_rows: NonNegativeInt | None = None
     """Rows of the root of a set of tables in the same sample."""
     contradictions: list[dict[str, Any]] = Field(default_factory=list)

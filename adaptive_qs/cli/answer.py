@@ -13,13 +13,11 @@ from adaptive_qs.cli.options import (
     FamilyOptions,
     OutputOptions,
     PrivateTable,
-    QueryOptions,
     SchemaOptions,
     check_distinct,
     check_table,
     chosen_formulas,
     companions,
-    locate_file,
     naming_queries,
     private_inputs,
     resumes,
@@ -198,7 +196,7 @@ DEMO_OUT = Path("adult_answers.parquet")
 
 
 @dataclass(kw_only=True)
-class Options(OutputOptions, FamilyOptions, AnswerOptions, QueryOptions, SchemaOptions):
+class Options(OutputOptions, FamilyOptions, AnswerOptions, SchemaOptions):
     """The options of `answer`."""
 
     demo: Annotated[bool, Option(
@@ -226,7 +224,7 @@ def answer(data: PrivateTable = None, *, options: Options) -> None:
     spec = workload_spec(options.workload, options.ways, options.queries)
     kind = chosen_formulas(options.formulas, schema)
     io.check_standard_output(out, options.insecure, options.as_json)
-    inputs = [locate_file(source), schema, options.workload, *companions(options)]
+    inputs = [source, schema, options.workload, *companions(options)]
     check_distinct(with_sidecar(out), inputs)
     replacing = replacing or resumes(out, options)
     check_table(out, replacing)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from os.path import exists  # Path.exists raises if a name is too long
 from pathlib import Path
@@ -16,13 +16,10 @@ from adaptive_qs.cli.options import (
     TABLE_HELP,
     ForceOptions,
     JsonOptions,
-    QueryOptions,
     SchemaOptions,
     WorkloadOptions,
     check_distinct,
     check_file,
-    locate_file,
-    locate_table,
     with_sidecar,
     workload_spec,
 )  # fmt: skip
@@ -33,7 +30,6 @@ if TYPE_CHECKING:
     from adaptive_qs.evaluation.evaluation import Evaluation
     from adaptive_qs.evaluation.keys import SetEvaluation
     from adaptive_qs.machine import PhaseClock
-    from adaptive_qs.table.sql import Query
 
 
 def _html_path(name: str, path: Path) -> Path:
@@ -43,14 +39,13 @@ def _html_path(name: str, path: Path) -> Path:
     return path
 
 
-MODELS, ATTACK = "Models", "Membership attack"
+MODELS = "Models"
 SAME_NAMES = "weigh", "target", "repeats", "seed", "max_memory"
 """Options that `adaptive_qs.evaluate` takes as they are."""
 
 
 @dataclass(kw_only=True)
-class Options(JsonOptions, ForceOptions, WorkloadOptions, MachineOptions, QueryOptions,
-              SchemaOptions):  # fmt: skip
+class Options(JsonOptions, ForceOptions, WorkloadOptions, MachineOptions, SchemaOptions):
     """The options of `evaluate`."""
 
     rule: Annotated[list[str] | None, Option(
@@ -64,13 +59,10 @@ class Options(JsonOptions, ForceOptions, WorkloadOptions, MachineOptions, QueryO
         "COLUMN", MODELS)] = None  # fmt: skip
     repeats: Annotated[int, Option(
         "Splits that models are trained and tested on.", "N", MODELS)] = 5  # fmt: skip
-    seed: Annotated[int, Option("Seed of the splits, the models and the attacks.", "N", MODELS)] = 0
-    control: Annotated[Path | None, Option(
-        "Rows of the same kind that SYNTHETIC was not made from: attacks try to distinguish them "
-        "from those of TRUE, and models are tested on them.", "FILE", ATTACK)] = None  # fmt: skip
+    seed: Annotated[int, Option("Seed of the splits and the models.", "N", MODELS)] = 0
     release: Annotated[Path | None, Option(
         "Release bundle of SYNTHETIC, for its privacy promise and for what was measured.", "FILE",
-        ATTACK, "the statement next to SYNTHETIC")] = None  # fmt: skip
+        default="the statement next to SYNTHETIC")] = None  # fmt: skip
     report: Annotated[Path | None, Option(
         "Also write one self-contained HTML page, for the owner only.", "FILE", OUTPUT,
         check=_html_path)] = None  # fmt: skip
@@ -78,12 +70,10 @@ class Options(JsonOptions, ForceOptions, WorkloadOptions, MachineOptions, QueryO
 
 def evaluate(
     true: Annotated[
-        Path | None,
-        typer.Argument(metavar="[TRUE]", help=f"The private table: {TABLE_HELP}"),
+        Path | None, typer.Argument(metavar="TRUE", help=f"The private table: {TABLE_HELP}")
     ] = None,
     synthetic: Annotated[
-        Path | None,
-        typer.Argument(metavar="SYNTHETIC", help=f"The synthetic one: {TABLE_HELP}"),
+        Path | None, typer.Argument(metavar="SYNTHETIC", help=f"The synthetic one: {TABLE_HELP}")
     ] = None,
     *,
     options: Options,
@@ -103,8 +93,10 @@ def evaluate(
     if describes_set(read_content(options.schema, options.max_memory)):
         _evaluate_set(true, synthetic, options)
         return
-    private, synthetic = _tables(true, synthetic, options.sql, options.database)
-    _check_files(private, synthetic, options)
+    if true is None or synthetic is None:
+        missing = "TRUE" if true is None else "SYNTHETIC"
+        raise InputError(f"no {missing} was given: name the private table, then the synthetic one")
+    _check_files(true, synthetic, options)
 
     from adaptive_qs.evaluation.evaluation import evaluation_page, titled_findings
     from adaptive_qs.machine import PhaseClock
@@ -112,13 +104,13 @@ def evaluate(
     pages: dict[Path, str] = {}
     with io.progress_bars() as bars:
         clock = PhaseClock(bars)
-        result = _compare(private, synthetic, options, clock)
+        result = _compare(true, synthetic, options, clock)
         clock.start("verdict")
         verdict = result.verdict
         _ = verdict.overall
         if options.report is not None:
             clock.start("write")
-            names = io.shown(Path(locate_file(private).name)), io.shown(Path(synthetic.name))
+            names = io.shown(Path(true.name)), io.shown(Path(synthetic.name))
             pages[options.report] = evaluation_page(result, names)
         seconds = _write_pages(pages, options, clock)
     if _is_json(result, seconds, options):
@@ -127,12 +119,11 @@ def evaluate(
     io.show_figures(titled_findings(result))
     if result.limitations:
         io.emit_rows("Limitations", [("-", text) for text in result.limitations])
-    promised = []
-    if (promise := result.comparison.promised.promise) is not None:
-        known = "" if promise.epsilon is None else f"epsilon {promise.epsilon:.6g}"
-        known += "" if promise.delta is None else f", delta {promise.delta:g}"
-        promised.append(("promise", f"{known} ({promise.source})"))
-    _close(promised, seconds, options)
+    promised, rows = result.comparison.promised, list[io.Row]()
+    if (made := promised.promise) is not None:
+        text = f"epsilon {made.epsilon:.6g}, delta {made.delta:g} ({promised.source})"
+        rows.append(("promise", text))
+    _close(rows, seconds, options)
 
 
 # What the results of one table and of a set have in common.
@@ -169,26 +160,18 @@ def _close(more: Sequence[io.Row], seconds: Mapping[str, float], options: Option
     io.emit_rows("Done.", [io.NOT_PUBLIC, *more, *report, *io.taken_rows(seconds)])
 
 
-def _check_files(private: Path | Query, synthetic: Path, options: Options) -> None:
+def _check_files(private: Path, synthetic: Path, options: Options) -> None:
     """Refuse files that cannot be read or written as requested, before anything is read."""
-    schema, control, report = options.schema, options.control, options.report
+    schema, report = options.schema, options.report
     workload_spec(options.workload, options.ways)
-    io.check_read_once([private, synthetic, control])
+    io.check_read_once([private, synthetic])
     if report is not None:
-        inputs = [locate_file(private), *with_sidecar(synthetic), schema, control, options.release]
+        inputs = [private, *with_sidecar(synthetic), schema, options.release]
         check_distinct([report], [*inputs, options.workload])
         check_file(report, options.force)
-    for name, other in (("TRUE", private), ("SYNTHETIC", synthetic)):
-        with suppress(OSError):  # a missing file is named when it is read
-            if control is not None and isinstance(other, Path) and control.samefile(other):
-                raise InputError(
-                    f"--control must hold other rows than {name}. Use rows that were held out."
-                )
 
 
-def _compare(
-    private: Path | Query, synthetic: Path, options: Options, clock: PhaseClock
-) -> Evaluation:
+def _compare(private: Path, synthetic: Path, options: Options, clock: PhaseClock) -> Evaluation:
     """Compare the tables, and name a true table that was released."""
     from adaptive_qs.evaluation.evaluation import evaluate as compare
     from adaptive_qs.machine import plan_workers
@@ -201,29 +184,15 @@ def _compare(
     clock.start("read")
     with ExitStack() as opened:
         first, second = (opened.enter_context(io.readable(each)) for each in (private, synthetic))
-        control = options.control and opened.enter_context(io.readable(options.control))
         result = compare(
             first, second, schema, workload_spec(options.workload, options.ways),
-            rules=options.rule or (), control=control, release=options.release, workers=threads,
+            rules=options.rule or (), release=options.release, workers=threads,
             progress=clock, **io.pick(options, *SAME_NAMES),
         )  # fmt: skip
     return result if released is None else replace(result, notes=(*result.notes, released))
 
 
-def _tables(
-    true: Path | None, synthetic: Path | None, sql: str | None, database: Path | None
-) -> tuple[Path | Query, Path]:
-    """Return the private and the synthetic table; with a query, the only argument is the latter."""
-    if sql is not None and synthetic is None:
-        true, synthetic = None, true
-    private = locate_table(true, sql, database, "TRUE")
-    if private is None or synthetic is None:
-        missing = "SYNTHETIC" if sql is not None or private is not None else "TRUE"
-        raise InputError(f"no {missing} was given: name the private table, then the synthetic one")
-    return private, synthetic
-
-
-def _describe_released(true: Path | Query, synthetic: Path, release: Path | None) -> str | None:
+def _describe_released(true: Path, synthetic: Path, release: Path | None) -> str | None:
     """Return a limitation if a privacy statement lies next to the true table.
 
     Raises:
@@ -231,7 +200,7 @@ def _describe_released(true: Path | Query, synthetic: Path, release: Path | None
     """
     from adaptive_qs.release.bundle import manifest_path
 
-    if not isinstance(true, Path) or not exists(statement := manifest_path(true)):
+    if not exists(statement := manifest_path(true)):
         return None
     if release is None and not exists(manifest_path(synthetic)):
         raise InputError(
@@ -247,7 +216,7 @@ def _describe_released(true: Path | Query, synthetic: Path, release: Path | None
 # Sets of tables.
 
 ONE_TABLE = (
-    "sql", "database", "workload", "ways", "rule", "weigh", "target", "control", "release",
+    "workload", "ways", "rule", "weigh", "target", "release",
 )  # fmt: skip
 """Options that sets of tables have no use for."""
 

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from adaptive_qs.privacy.unit import Unit
     from adaptive_qs.release.release import Release
     from adaptive_qs.run.states import CheckedRun, FinishedRun
-    from adaptive_qs.table.sql import Query
 
 PROGRAM = "adaptive-qs"
 
@@ -402,21 +401,21 @@ def check_standard_output(out: Path | None, insecure: bool, as_json: bool) -> No
         raise InputError("the table is not private and needs its mark next to it. Name a file.")
 
 
-def check_read_once(tables: Sequence[Path | Query | None]) -> None:
+def check_read_once(tables: Sequence[Path | None]) -> None:
     """Refuse more than one table from standard input."""
     if sum(table == STANDARD for table in tables) > 1:
         raise InputError("- is used twice, but standard input has one table. Name files.")
 
 
 @contextmanager
-def readable(table: Path | Query) -> Iterator[Path | Query]:
+def readable(table: Path) -> Iterator[Path]:
     """Yield a file that can be read more than once: the table, or a copy of standard input.
 
     The copy is a temporary file that only this user can read. It is removed at the end. On systems
     with paths for open files it has no name, so nothing is left if the process is killed. Errors
     raised in the block name "standard input".
     """
-    if not isinstance(table, Path) or table != STANDARD:
+    if table != STANDARD:
         yield table
         return
     if sys.stdin is not None and sys.stdin.isatty():

@@ -23,7 +23,6 @@ from adaptive_qs.workload import FAMILIES
 
 if TYPE_CHECKING:
     from adaptive_qs.run.options import RunOptions
-    from adaptive_qs.table.sql import Query
     from adaptive_qs.table.text import Formulas
 
 TABLE_HELP = (
@@ -49,17 +48,6 @@ class SchemaOptions:
 
     schema: Annotated[Path | None, Option(
         "Public schema, mbi domain file, or release.", "FILE")] = None  # fmt: skip
-
-
-@dataclass(kw_only=True)
-class QueryOptions:
-    """A table that is the rows of a query."""
-
-    sql: Annotated[str | None, Option(
-        "SELECT statement that returns the private table. Replaces DATA; requires --database.",
-        "QUERY")] = None  # fmt: skip
-    database: Annotated[Path | None, Option(
-        "DuckDB database for --sql, opened for reading only.", "FILE")] = None  # fmt: skip
 
 
 @dataclass(kw_only=True)
@@ -301,49 +289,26 @@ def check_distinct(outputs: Sequence[Path | None], inputs: Sequence[Path | None]
         seen.add(place)
 
 
-def private_inputs(
-    data: Path | None, options: Any, demo_out: Path
-) -> tuple[Path | Query, Path, Any, bool]:
+def private_inputs(data: Path | None, options: Any, demo_out: Path) -> tuple[Path, Path, Any, bool]:
     """Return the private table, its schema, the options and whether files are replaced.
 
     With --demo, epsilon is 1 and the output ``demo_out`` by default.
     """
-    schema, sql, database = options.schema, options.sql, options.database
+    schema = options.schema
     if options.demo:
-        if (data, schema, sql, database) != (None,) * 4:
+        if (data, schema) != (None, None):
             raise InputError("--demo has its own data and schema. Remove DATA and --schema.")
         epsilon = options.epsilon if options.budgeted else 1.0
         renewing = options.force or options.out is None
         options = replace(options, out=options.out or demo_out, epsilon=epsilon)
         return *demo_files(), options, renewing
-    if (table := locate_table(data, sql, database)) is None:
+    if data is None:
         raise InputError("No DATA is set. Name a CSV or Parquet file, or try --demo.")
     if schema is None:
         raise InputError(
             "No schema is set. Use --schema; adaptive-qs schema init DATA proposes one."
         )
-    return table, schema, options, options.force
-
-
-def locate_table(
-    data: Path | None, sql: str | None, database: Path | None, name: str = "DATA"
-) -> Path | Query | None:
-    """Return a table that is a file (the argument of this name) or a query; None without either."""
-    if (sql is None) != (database is None):
-        missing = "--database FILE" if database is None else "--sql 'SELECT ...'"
-        raise InputError(f"--sql and --database belong together. Set {missing}, too.")
-    if sql is None or database is None:
-        return data
-    if data is not None:
-        raise InputError(f"{name} and --sql cannot be combined. Use one of them.")
-    from adaptive_qs.table.sql import Query
-
-    return Query(database, sql)
-
-
-def locate_file(table: Path | Query) -> Path:
-    """Return the file from which a private table is read."""
-    return table if isinstance(table, Path) else table.database
+    return data, schema, options, options.force
 
 
 def demo_files() -> tuple[Path, Path]:

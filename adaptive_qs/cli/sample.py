@@ -45,9 +45,6 @@ class SampleOptions(DrawOptions, MachineOptions):
     where: Annotated[str | None, Option(
         'Only rows that meet this condition, such as "sex = F and age >= 65".', "CONDITION"
     )] = None  # fmt: skip
-    balance: Annotated[str | None, Option(
-        "Column of which every value, bin or period gets equally many rows.", "COLUMN"
-    )] = None  # fmt: skip
 
 
 def sample(release: ReleaseFile, *, options: SampleOptions) -> None:
@@ -57,8 +54,7 @@ def sample(release: ReleaseFile, *, options: SampleOptions) -> None:
     that meet it are drawn. Of a set of tables, conditions select rows of the root, which come with
     all rows below them.
     """
-    where, balance = options.where, options.balance
-    kind = chosen_formulas(options.formulas, release)
+    where, kind = options.where, chosen_formulas(options.formulas, release)
     from adaptive_qs.machine import PhaseClock, plan_workers
     from adaptive_qs.release.release import check_rows, chosen_seed
     from adaptive_qs.release.tables import ReleaseSet
@@ -79,8 +75,8 @@ def sample(release: ReleaseFile, *, options: SampleOptions) -> None:
     with io.progress_bars() as bars:
         clock = PhaseClock(bars)
         clock.start("fit")
-        drawn = loaded.draw(rows, seed, threads, clock, where, balance)
-        requested = {"seed": seed, "where": where, "balance": balance}
+        drawn = loaded.draw(rows, seed, threads, clock, where)
+        requested = {"seed": seed, "where": where}
         written = outputs.write(loaded, drawn, requested, kind, options.force, clock)
     for warning in warn_of_tables(written):
         io.warn(warning)
@@ -95,8 +91,6 @@ def sample(release: ReleaseFile, *, options: SampleOptions) -> None:
     lines = table_rows(written)
     if where is not None:
         lines.append(("where", f"{where} ({root.share:.2%} of all rows, by the model)"))
-    if balance is not None:
-        lines.append(("balance", f"{balance}: as many rows of each value"))
     lines += [
         ("privacy", "no budget spent (sampled from the release)"),
         ("seconds", f"{seconds['total']:.1f}"),

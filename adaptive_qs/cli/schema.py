@@ -14,11 +14,8 @@ from adaptive_qs.cli import io
 from adaptive_qs.cli.options import (
     TABLE_HELP,
     ForceOptions,
-    QueryOptions,
     check_distinct,
     check_file,
-    locate_file,
-    locate_table,
 )
 from adaptive_qs.errors import InputError
 from adaptive_qs.pages.words import join_first
@@ -32,7 +29,7 @@ HELP = "Describe a table in public: propose schemas and check them."
 
 
 @dataclass(kw_only=True)
-class InitOptions(ForceOptions, QueryOptions):
+class InitOptions(ForceOptions):
     """The options of `schema init`."""
 
     out: Annotated[Path | None, Option("Schema file.", "FILE", OUTPUT, "print")] = None
@@ -52,13 +49,13 @@ def init(
     from adaptive_qs.table.propose import propose
     from adaptive_qs.table.schema import AS_PROPOSED
 
-    source, out = locate_table(data, options.sql, options.database), options.out
-    if source is None:
+    out = options.out
+    if data is None:
         raise InputError("No DATA is set. Name a CSV or Parquet file.")
     if out is not None:
-        check_distinct([out], [locate_file(source)])
+        check_distinct([out], [data])
         check_file(out, options.force)
-    with io.readable(source) as table:
+    with io.readable(data) as table:
         proposal = propose(table)
         rules = proposed_rules(table, proposal.schema)
     for reason in proposal.reasons:
@@ -84,8 +81,6 @@ def check(
     data: Annotated[
         Path | None, typer.Argument(metavar="[DATA]", help="A table that should fit the schema.")
     ] = None,
-    *,
-    options: QueryOptions,
 ) -> None:
     """Check a schema, and whether a table fits it.
 
@@ -95,7 +90,6 @@ def check(
     from adaptive_qs.table.files import is_table_file, is_written_only
     from adaptive_qs.table.tables import TableSet
 
-    source = locate_table(data, options.sql, options.database)
     if is_table_file(schema):
         if is_written_only(schema):
             raise InputError(
@@ -107,24 +101,24 @@ def check(
         remedy = f"To propose a schema, run {usage}" if data is None else f"Usage: {usage}"
         raise InputError(f"{schema} is a table, not a schema. {remedy}")
     described = TableSet.load(schema)
-    if source is not None and described.is_set:
+    if data is not None and described.is_set:
         raise InputError(
             f"{schema} describes a set of tables. Remove DATA; synthesize checks all tables before "
             "it spends anything."
         )
     for name, each in described.tables.items():
         _emit_checked(each, schema, f"{name}: " if described.is_set else "")
-    if source is not None:
+    if data is not None:
         from adaptive_qs.learn.gather import gather
         from adaptive_qs.table.encode import read_table
 
         loaded = described.tables[described.root]
-        with io.readable(source) as table:
+        with io.readable(data) as table:
             if loaded.private_columns:
                 gather(table, loaded)
             else:
                 read_table(table, loaded)
-        io.emit(f"{io.shown(locate_file(source))}: fits the schema")
+        io.emit(f"{io.shown(data)}: fits the schema")
 
 
 def _emit_checked(schema: Schema, path: Path, table: str = "") -> None:

@@ -13,12 +13,10 @@ from adaptive_qs.cli import io
 from adaptive_qs.cli.options import (
     OutputOptions,
     PrivateTable,
-    QueryOptions,
     SchemaOptions,
     check_distinct,
     chosen_formulas,
     companions,
-    locate_file,
     private_inputs,
     resumes,
     with_sidecar,
@@ -36,7 +34,6 @@ if TYPE_CHECKING:
     from adaptive_qs.release.tables import ReleaseSet
     from adaptive_qs.run.states import CheckedRun, FinishedRun
     from adaptive_qs.run.tables import Tables
-    from adaptive_qs.table.sql import Query
     from adaptive_qs.table.tables import TableSet
 
 # What `synthesize` says when it is done, for people and for scripts.
@@ -55,7 +52,7 @@ class Outcome:
         written: The tables that were written, by name.
     """
 
-    data: Path | Query
+    data: Path
     schema: Path
     outputs: Outputs
     release: ReleaseSet
@@ -148,10 +145,7 @@ class Outcome:
         columns = self.release.root.schema.columns
         learnt = any(getattr(c, key, None) for c in columns for key in ("learnt", "counted"))
         schema = bundle if learnt and bundle is not None else self.schema
-        tables = [str(self.data), str(out)]
-        if not isinstance(self.data, Path):
-            tables = [str(out), "--sql", self.data.sql, "--database", str(self.data.database)]
-        return ["evaluate", *tables, "--schema", str(schema)]
+        return ["evaluate", str(self.data), str(out), "--schema", str(schema)]
 
 
 def table_rows(written: Mapping[str, Written]) -> list[io.Row]:
@@ -227,7 +221,7 @@ OUT_HELP = (
 
 
 @dataclass(kw_only=True)
-class Options(DrawOptions, SynthesizeOptions, QueryOptions, SchemaOptions):
+class Options(DrawOptions, SynthesizeOptions, SchemaOptions):
     """The options of `synthesize`."""
 
     ways: Annotated[str | None, Option(
@@ -257,7 +251,7 @@ def synthesize(data: PrivateTable = None, *, options: Options) -> None:
     schema = TableSet.load(path, options.max_memory)
     outputs = Outputs.of(options.out, schema, options.release)
     tables = _locate_tables(source, schema)
-    inputs = [locate_file(source), *map(locate_file, tables.values()), path]
+    inputs = [source, *tables.values(), path]
     replacing, renewing = _check_outputs(outputs, schema, inputs, options, replacing)
     kind = chosen_formulas(options.formulas, path)
 
@@ -294,16 +288,15 @@ def synthesize(data: PrivateTable = None, *, options: Options) -> None:
         io.emit_done(outcome.list_rows(), outputs.out)
 
 
-def _locate_tables(source: Path | Query, schema: TableSet) -> dict[str, Any]:
+def _locate_tables(source: Path, schema: TableSet) -> dict[str, Path]:
     """Return the tables of a set by name, or the only table."""
     if not schema.is_set:
         return {schema.root: source}
-    if not isinstance(source, Path) or source == io.STANDARD:
-        given = "- holds" if isinstance(source, Path) else "--sql gives"
-        raise InputError(f"{given} one table, and the schema describes several: name a folder")
+    if source == io.STANDARD:
+        raise InputError("- holds one table, and the schema describes several: name a folder")
     from adaptive_qs.table.joined import locate_tables
 
-    return dict(locate_tables(source, schema))
+    return locate_tables(source, schema)
 
 
 def _check_outputs(

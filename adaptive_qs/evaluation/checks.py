@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from adaptive_qs.evaluation.rules import Rule
     from adaptive_qs.machine import PhaseProgress, StepProgress
     from adaptive_qs.pages.words import BarChart
-    from adaptive_qs.table.coded import CodedTable
     from adaptive_qs.table.schema import Schema
     from adaptive_qs.workload.workload import QueryWorkload, Workload
 
@@ -189,10 +188,9 @@ class Comparison:
         schema: of both.
         marginals: of the sets of columns of the workload.
         promised: the release behind the synthetic table (``Promised``).
-        settings: of models and attacks (``ModelSettings``).
+        settings: of models (``ModelSettings``).
         queries: of the workload, if they are not the cells of its marginals.
         rules: between columns, declared by the schema or the caller.
-        control: rows that were held out, and a note on them.
         workers: threads.
         progress: called with a phase and its steps.
         key: facts about the key of a table of a set (``KeyFacts``); None for other tables.
@@ -205,7 +203,6 @@ class Comparison:
     settings: Any
     queries: QueryWorkload | None = None
     rules: Sequence[Rule] = ()
-    control: tuple[CodedTable, str | None] | None = None
     workers: int = 1
     progress: PhaseProgress | None = None
     key: Any = None
@@ -286,7 +283,6 @@ CHECKS: Registry[type[Check]] = Registry(
         "columns": f"{_HERE}.columns:ColumnsCheck",
         "association": f"{_HERE}.associations:AssociationsCheck",
         "utility": f"{_HERE}.models:ModelsCheck",
-        "membership": f"{_HERE}.attack:AttackCheck",
     }
 )
 """The checks by the names of their facts, in the order of the verdict and of every output."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, is_dataclass
+from dataclasses import asdict, dataclass, is_dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,6 @@ import numpy as np
 
 from adaptive_qs.errors import InputError
 from adaptive_qs.evaluation import checks
-from adaptive_qs.evaluation.attack import check_control
 from adaptive_qs.evaluation.checks import Check, Comparison, Facts, Finding, Table, Verdict, plain
 from adaptive_qs.evaluation.marginals import workload_scale
 from adaptive_qs.evaluation.models import ModelSettings
@@ -21,7 +20,7 @@ from adaptive_qs.evaluation.promise import Promised, find_promise
 from adaptive_qs.evaluation.queries import ComparedSource, resolve_compared
 from adaptive_qs.evaluation.rules import Rule, declared_rules, parse_rule
 from adaptive_qs.evaluation.scale import WorkloadScale
-from adaptive_qs.evaluation.tables import OWNER_ONLY, TablePair, read_compared
+from adaptive_qs.evaluation.tables import OWNER_ONLY, TablePair
 from adaptive_qs.machine import ROWS_SHARE, PhaseProgress, memory_bytes, plan_workers
 from adaptive_qs.pages.words import counted, render, short
 from adaptive_qs.privacy.unit import DEFAULT_WEIGH, check_weigh
@@ -137,7 +136,6 @@ def evaluate(
     weigh: str | None = None,
     target: str | None = None,
     repeats: int = 5,
-    control: Any = None,
     release: str | Path | Bundle | None = None,
     seed: int = 0,
     workers: int | None = None,
@@ -155,16 +153,15 @@ def evaluate(
         weigh: what has equal weights, rows or persons; by default as in the release, or rows.
         target: the column that models learn to predict; no models are trained without one.
         repeats: splits that models are trained and tested on.
-        control: other rows of the same population, for membership attacks and to test models.
         release: the release of the synthetic table; by default the statement next to its file.
-        seed: of splits, models and attacks; it protects nothing.
+        seed: of splits and models; it protects nothing.
         workers: threads, by default one for every core; results do not depend on it.
         max_memory: ceiling of the process's memory while a release is read.
         progress: called with a phase, steps done and steps in all.
 
     Raises:
         InputError: an argument is wrong, or the release was made with another schema.
-        DataError: the control rows were not held out, or are too few.
+        DataError: a table cannot be read, or does not fit the schema.
         ResourceExceeded: queries on a set of attributes take too much memory.
     """
     threads = plan_workers(workers)
@@ -175,14 +172,11 @@ def evaluate(
     promised = find_promise(release, synthetic, described, max_memory)
     one_each = _has_equal_persons(weigh, promised, described)
     if one_each:
-        true, control = (_one_row_each(t, described, max_memory) for t in (true, control))
+        true = _one_row_each(true, described, max_memory)
     pair = TablePair.of(true, synthetic, described, progress)
-    held_out = None
-    if control is not None:
-        rows = read_compared(control, described, "control", progress)
-        held_out = rows, check_control(pair.true, rows, settings.seed)
-    options = marginals, promised, settings, queries, declared, held_out, threads, progress
-    return run_checks(Comparison(pair, described, *options), one_each)
+    options = marginals, promised, settings, queries, declared, threads, progress
+    found = run_checks(Comparison(pair, described, *options), one_each)
+    return replace(found, notes=(*found.notes, *filter(None, [promised.limitation])))
 
 
 def run_checks(comparison: Comparison, one_each: bool = False) -> Evaluation:

@@ -111,7 +111,7 @@ class Utility:
 
 LEAST_ROWS, TEST_SHARE = 5, 0.3
 """Minimum number of rows of a table that models are trained on, and share of the true rows that
-models are tested on if no rows were held out."""
+models are tested on."""
 Sample = tuple[Array, Codes]
 """Features of rows, shape (rows, columns but the target), and their classes."""
 
@@ -122,14 +122,13 @@ def measure_utility(
     settings: ModelSettings,
     workers: int = 1,
     progress: StepProgress | None = None,
-    held_out: CodedTable | None = None,
 ) -> Utility:
     """Train models on either table and test them on true rows; owner only.
 
     In each repeat one model learns from true rows and one from equally many synthetic rows, and
     both are judged on the same other true rows (TSTR: Esteban, Hyland, Rätsch 2017). Features are
-    codes of the schema. The synthetic table was made from all true rows, those tested on included.
-    That is the usual protocol; `held_out` rows avoid it.
+    codes of the schema. The synthetic table was made from all true rows, those tested on included:
+    that is the usual protocol.
 
     Raises:
         DataError: a table has too few rows, or the target cannot be predicted.
@@ -137,22 +136,18 @@ def measure_utility(
     if min(true.num_rows, synthetic.num_rows) < LEAST_ROWS:
         raise DataError("a table has too few rows to train a model on: give larger ones")
     target = find_target(true, str(settings.target))
-    tables = [true, synthetic, true if held_out is None else held_out]
-    samples = [_sample(table, target) for table in tables]
-    splits = _draw_splits(samples, target, settings, held_out is not None)
+    samples = [_sample(table, target) for table in (true, synthetic, true)]
+    splits = _draw_splits(samples, target, settings)
     others = [a for i, a in enumerate(true.domain.attributes) if i != target.attribute]
     ordered = [a.ordered for a in others]
     tasks = [(ordered, samples, split, settings.seed + k) for k, split in enumerate(splits)]
     real, made = map(Spread.from_values, zip(*_train_all(tasks, workers, progress)))
     trained, _, tested = map(len, splits[0])
-    notes = list(target.limitations)
-    if held_out is None:
-        notes.insert(
-            0,
-            "the test rows were also used to make the synthetic table, so scores can be too high; "
-            "a control table avoids this",
-        )
-    notes.append("models see codes of the schema: values inside a bin are not distinguished")
+    notes = [
+        "the test rows were also used to make the synthetic table, so scores can be too high",
+        *target.limitations,
+        "models see codes of the schema: values inside a bin are not distinguished",
+    ]
     if trained == settings.max_rows:
         notes.append(f"models were trained on {trained:,} rows at most, to save time")
     name, rows = true.domain.names[target.attribute], (trained, trained)
@@ -168,20 +163,20 @@ def _sample(table: CodedTable, target: Target) -> Sample:
 
 
 def _draw_splits(
-    samples: Sequence[Sample], target: Target, settings: ModelSettings, held_out: bool
+    samples: Sequence[Sample], target: Target, settings: ModelSettings
 ) -> list[tuple[Codes, Codes, Codes]]:
     """Return true rows and synthetic rows to train on, and rows to test both, for each repeat.
 
     30 % of the true rows, drawn with the shares of the classes kept, are tested on. The others are
-    trained on, and equally many synthetic rows. Held-out rows replace the 30 %.
+    trained on, and equally many synthetic rows.
     """
     from sklearn.model_selection import StratifiedShuffleSplit
 
-    classes, made, other = (labels for _, labels in samples)
+    classes, made, _ = (labels for _, labels in samples)
     test_rows = round(TEST_SHARE * len(classes))
     train_rows = min(len(classes) - test_rows, len(made), settings.max_rows)
     test_rows = min(test_rows, settings.max_rows)
-    if min(train_rows, test_rows, len(other)) < target.classes:
+    if min(train_rows, test_rows) < target.classes:
         raise DataError(
             f"too few rows to predict {settings.target!r}: every table needs more rows than the "
             "target has classes; give larger ones or name another target"
@@ -192,8 +187,7 @@ def _draw_splits(
     )
     splits = []
     for train, test in shuffle.split(classes, classes):
-        tested = rng.permutation(len(other))[: settings.max_rows] if held_out else test
-        splits.append((train, rng.permutation(len(made))[:train_rows], tested))
+        splits.append((train, rng.permutation(len(made))[:train_rows], test))
     return splits
 
 
@@ -389,8 +383,7 @@ class ModelsCheck(Check):
         if comparison.settings.target is None:
             return None
         pair, steps = comparison.pair, comparison.steps("models")
-        held_out = None if comparison.control is None else comparison.control[0]
-        game = (comparison.settings, comparison.workers, steps, held_out)
+        game = (comparison.settings, comparison.workers, steps)
         return measure_utility(pair.true, pair.synthetic, *game)
 
     def judge(self, facts: Utility | None, evaluation: Any) -> Finding:
@@ -406,18 +399,17 @@ class ModelsCheck(Check):
             text += ". There was nothing to learn from the true rows."
         else:
             text += f" ({share(max(facts.kept, 0.0), 2)} of its gain over chance)."
-        figures = _figures(facts, evaluation.comparison.control is not None)
+        figures = _figures(facts)
         found = self.word_for(facts.kept)
         return Finding(*found, text, figures=figures, notes=facts.limitations)
 
 
-def _figures(facts: Utility, held_out: bool) -> tuple[checks.Figure, ...]:
+def _figures(facts: Utility) -> tuple[checks.Figure, ...]:
     real, synthetic = facts.train_rows
-    tested = "rows of the control table" if held_out else "other true rows"
     lines = (
         ("target", f"{short(facts.target)} ({counted(facts.classes, 'class', 'classes')})"),
         ("trained on", f"{real:,} true or {synthetic:,} synthetic rows, tested on "
-         f"{facts.test_rows:,} {tested}"),
+         f"{facts.test_rows:,} other true rows"),
         ("score", "AUROC of gradient boosting, 0.5 by chance"),
     )  # fmt: skip
     columns = (

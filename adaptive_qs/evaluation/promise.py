@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -18,30 +17,18 @@ from adaptive_qs.evaluation import checks
 from adaptive_qs.evaluation.checks import Check, Comparison, Finding, Grade, Word
 from adaptive_qs.generate.check import CheckedPages
 from adaptive_qs.pages.words import significant
-from adaptive_qs.privacy.accounting import compute_delta
 from adaptive_qs.release.bundle import Bundle, manifest_path, read_sidecar
 from adaptive_qs.release.drawing import Contradiction, contradictions
 from adaptive_qs.release.statement import Manifest, Statement
 from adaptive_qs.table.schema import Schema
 
 
-@dataclass(frozen=True)
-class Promise:
-    """The promise of a release: rho of zCDP, or epsilon at delta, and the name of its source."""
-
-    rho: float | None
-    epsilon: float | None
-    delta: float | None
-    source: str
-
-
 @dataclass(frozen=True, eq=False)
 class Promised:
     """The release behind a table, and its promise.
 
-    The promise is that of the budget that was spent, which can be less than the whole. If part of δ
-    was spent on discovering values, only (ε, δ) is given. If the schema was taken from the data,
-    nothing is promised: the promise does not cover what the schema reveals.
+    If the schema was taken from the data, nothing is promised: the promise does not cover what the
+    schema reveals.
 
     Attributes:
         release: the bundle, or the statement next to the table; None if there is neither.
@@ -73,12 +60,9 @@ class Promised:
         return None
 
     @property
-    def promise(self) -> Promise | None:
-        """The promise of the release, if there is one."""
-        if self.limitation is not None or self.statement is None:
-            return None
-        rho = None if self.statement.delta_spent else self.statement.rho_spent
-        return Promise(rho, self.statement.epsilon, self.statement.delta, self.source)
+    def promise(self) -> Statement | None:
+        """The statement of the release, if it promises something."""
+        return None if self.limitation is not None else self.statement
 
 
 def find_promise(
@@ -128,66 +112,6 @@ def find_promise(
     return Promised(found, source, sampling if isinstance(sampling, dict) else {})
 
 
-# The advantage that a privacy promise leaves to any membership attack; docs/proofs.md, section 10.
-
-
-def advantage_bound(promise: Promise) -> float | None:
-    """Return the largest expected advantage that the promise leaves; None without ρ and ε.
-
-    Raises:
-        InputError: ρ, ε or δ is negative, not finite, or no probability.
-    """
-    bounds = [1.0]
-    if promise.rho is not None:
-        bounds.append(replacement_distance(promise.rho))
-    if promise.epsilon is not None:
-        epsilon, delta = promise.epsilon, promise.delta or 0.0
-        if not 0 <= epsilon < math.inf:
-            raise InputError(f"epsilon is {epsilon!r}: give a finite number of 0 or more")
-        if not 0 <= delta <= 1:
-            raise InputError(f"delta is {delta!r}: give a number from 0 to 1")
-        group_delta = min(1.0, (1 + math.exp(min(epsilon, 700.0))) * delta)
-        bounds += [pair_distance(2 * epsilon, group_delta), 2 * pair_distance(epsilon, delta)]
-    return min(bounds) if len(bounds) > 1 else None
-
-
-def replacement_distance(rho: float) -> float:
-    """Bound the total variation between ρ-zCDP releases of tables in which one row is replaced.
-
-    Raises:
-        InputError: rho is negative or not finite.
-    """
-    if not 0 <= rho < math.inf:
-        raise InputError(f"rho is {rho!r}: give a finite number of 0 or more")
-    if rho == 0:
-        return 0.0
-    divergence = 4 * rho
-    return min(
-        1.0,
-        math.sqrt(divergence / 2),
-        math.sqrt(-math.expm1(-divergence)),
-        _least_on_curve(divergence),
-        2 * _least_on_curve(rho),
-    )
-
-
-def pair_distance(epsilon: float, delta: float) -> float:
-    """Bound the total variation of two distributions that are (ε, δ)-close both ways."""
-    return min(1.0, math.tanh(epsilon / 2) + 2 * delta / (1 + math.exp(min(epsilon, 700.0))))
-
-
-def _least_on_curve(rho: float) -> float:
-    """Return the best bound by an (ε, δ) that ρ-zCDP implies."""
-    from scipy.optimize import minimize_scalar
-
-    def distance(log_epsilon: float) -> float:
-        epsilon = math.exp(log_epsilon)
-        return pair_distance(epsilon, compute_delta(rho, epsilon))
-
-    found = minimize_scalar(distance, bounds=(-12.0, 6.0), method="bounded")
-    return float(found.fun)  # every ε gives a valid bound
-
-
 # Whether the table contradicts its release.
 
 
@@ -213,7 +137,7 @@ class ReleaseCheck(Check):
         from adaptive_qs.release.release import Release  # slow to import
 
         release, sampling = comparison.promised.release, comparison.promised.sampling
-        if isinstance(release, Release) and not sampling.keys() & {"where", "balance", "root_rows"}:
+        if isinstance(release, Release) and not sampling.keys() & {"where", "root_rows"}:
             check = release.check()
             pages = CheckedPages((), check, seed=0)
             rows = np.column_stack(comparison.pair.synthetic.columns)

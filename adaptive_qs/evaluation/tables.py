@@ -105,7 +105,7 @@ class TablePair:
 def read_compared(
     table: Any, schema: Schema, role: str, progress: PhaseProgress | None = None
 ) -> CodedTable:
-    """Return the codes of a table; ``role`` is its name in messages, such as "control".
+    """Return the codes of a table; ``role`` is its name in messages, such as "true".
 
     Raises:
         DataError: it cannot be read, has no rows, or does not fit the schema. The synthetic table

@@ -1,4 +1,4 @@
-"""Rows of a fitted model that meet a condition, and kinds of rows in equal numbers."""
+"""Rows of a fitted model that meet a condition."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from adaptive_qs.cliques import Rows
 from adaptive_qs.domain import Domain
@@ -25,110 +24,77 @@ LEAST_ROWS = 2**13
 LEAST_OF_BOX, MOST_OF_BOX = 2**9, 2**14
 """Fewest and most rows by which the share of a box is estimated."""
 MOST_BOXES = 256
-"""Largest number of boxes of all kinds together."""
-
-Kinds = Sequence[Sequence[Chances]]
-"""Kinds of rows, each a list of disjoint boxes; a table has equal numbers of all kinds."""
+"""Largest number of boxes."""
 
 
 class NoRowsError(ValueError):
-    """A model has no rows of a kind.
-
-    Attributes:
-        kind: its number.
-    """
-
-    def __init__(self, kind: int) -> None:
-        super().__init__(f"the model has no rows of kind {kind}")
-        self.kind = kind
+    """A model has no rows in any box."""
 
 
 class SideBySide:
     """Chains of several boxes, as parts of one table."""
 
-    def __init__(
-        self, parts: Sequence[Chains | ExactChains], kinds: Sequence[int], rng: np.random.Generator
-    ) -> None:
+    def __init__(self, parts: Sequence[Chains | ExactChains], rng: np.random.Generator) -> None:
         self.rng = rng
         self._parts = parts
         self.rows: Rows = np.concatenate([part.rows for part in parts])
-        ends = np.cumsum([0, *kinds])
-        shuffled = [first + rng.permutation(count) for first, count in zip(ends, kinds)]
-        turn = np.concatenate([np.arange(count) for count in kinds])
-        self._order = np.concatenate(shuffled)[np.argsort(turn, kind="stable")]
-        self._picked = 0
 
     def advance(self, times: int = 1) -> Rows:
         """Return states of all parts, one below the other, in a new array."""
         states = [part.advance(times).reshape(times, *part.rows.shape) for part in self._parts]
         return np.concatenate(states, axis=1).reshape(-1, self.rows.shape[1])
 
-    def pick(self, count: int, size: int) -> NDArray[np.intp]:
-        """Return positions of rows of all kinds in turn, after those of the last page, shuffled."""
-        number = np.arange(count)
-        place = self._order[(self._picked + number) % len(self.rows)]
-        self._picked += count
-        return self.rng.permutation(number // len(self.rows) * len(self.rows) + place)
-
 
 @dataclass(frozen=True)
 class SelectedRows:
-    """Rows of a model that belong to some kinds.
+    """Rows of a model that meet a condition.
 
     Attributes:
         states: such rows.
         watch: the marginals of a table of such rows.
-        shares: the share of each kind among all rows of the model.
+        share: their share among all rows of the model.
     """
 
     states: SideBySide
     watch: MarginalTracker
-    shares: tuple[float, ...]
+    share: float
 
     def draw(
         self, num_rows: int, passes: int, workers: int, progress: StepProgress | None = None
     ) -> Iterator[Rows]:
-        """Yield rows in equal numbers of all kinds; see :func:`draw_pages`."""
-        states = self.states
-        return draw_pages(states, self.watch, num_rows, passes, workers, progress, states.pick)
+        """Yield such rows; see :func:`draw_pages`."""
+        return draw_pages(self.states, self.watch, num_rows, passes, workers, progress)
 
 
 def select_boxes(
-    domain: Domain, fitted: Fitted, kinds: Kinds, num_rows: int, zeros: Zeros = ()
+    domain: Domain, fitted: Fitted, boxes: Sequence[Chances], num_rows: int, zeros: Zeros = ()
 ) -> SelectedRows:
-    """Select the rows of a model that belong to some kinds.
+    """Select the rows of a model that are in some disjoint boxes.
 
     Args:
         domain: the attributes.
         fitted: the model.
-        kinds: disjoint boxes for each kind, ``MOST_BOXES`` in all.
+        boxes: ``MOST_BOXES`` at most.
         num_rows: rows of a table, if known.
         zeros: cells without rows; the model has none there.
 
     Raises:
-        NoRowsError: the model has no rows of some kind.
+        NoRowsError: the model has no rows there.
     """
     chains = fitted.chains
-    boxes = sum(map(len, kinds))
-    found = int(np.clip(len(chains.rows) // boxes, LEAST_OF_BOX, MOST_OF_BOX))
+    found = int(np.clip(len(chains.rows) // len(boxes), LEAST_OF_BOX, MOST_OF_BOX))
     rows = min(max(num_rows, LEAST_ROWS), max(len(chains.rows), LEAST_ROWS))
-    each = -(-rows // len(kinds))
-    parts: list[Chains | ExactChains] = []
-    shares = []
-    for kind in kinds:
-        inside = [chains.within(_rarest_first(fitted, box), found) for box in kind]
-        of_box = np.array([share for _, share in inside])
-        shares.append(float(of_box.sum()))
-        if not shares[-1] > 0:
-            raise NoRowsError(len(shares) - 1)
-        counts = _apportion(of_box, each, chains.rng)
-        parts += [part.keep(count) for (part, _), count in zip(inside, counts) if count]
-    side_by_side = SideBySide(parts, [each] * len(kinds), chains.rng)
+    inside = [chains.within(_rarest_first(fitted, box), found) for box in boxes]
+    shares = np.array([share for _, share in inside])
+    if not shares.sum() > 0:
+        raise NoRowsError
+    counts = _apportion(shares, rows, chains.rng)
+    parts = [part.keep(count) for (part, _), count in zip(inside, counts) if count]
     means = [np.zeros_like(fitted.means[c], dtype=np.float32) for c in fitted.watched]
     for part in parts:
         part.add_marginals(means, fitted.watched)
     watch = MarginalTracker(domain, fitted.watched, means, zeros)
-    return SelectedRows(side_by_side, watch, tuple(shares))
+    return SelectedRows(SideBySide(parts, chains.rng), watch, float(shares.sum()))
 
 
 def _rarest_first(fitted: Fitted, box: Chances) -> Chances:

@@ -258,7 +258,6 @@ PHASES = {
     "queries": "comparing queries",
     "pairs": "comparing pairs of columns",
     "models": "training models",
-    "attack": "attacking",
     "verdict": "grading the differences",
 }
 """The names of the phases of a run."""

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, NamedTuple, cast
 
 from pydantic import ConfigDict, Field
 
-from adaptive_qs.arguments import RELATION, check_choice, positive_integer
+from adaptive_qs.arguments import check_choice, positive_integer
 from adaptive_qs.errors import InputError
 from adaptive_qs.privacy import DEFAULT_NEIGHBOURS as DEFAULT_NEIGHBOURS
 from adaptive_qs.privacy import DEFAULT_WEIGH as DEFAULT_WEIGH
@@ -119,8 +119,6 @@ class Unit:
             the maximum number of its rows below one row of the root.
         weigh: A name of ``WEIGH``; with "persons" each person has exactly ``rows`` rows in the
             table that is counted, and is one row in publications.
-        query: SHA-256 of the text of the query whose result is the private table, or ``RELATION``
-            if its text is not stated; None without a query.
     """
 
     person: Annotated[str, Field(min_length=1)] | None = None
@@ -128,10 +126,6 @@ class Unit:
     neighbours: Literal["add-remove", "replace"] = DEFAULT_NEIGHBOURS
     related: SetMember | None = None
     weigh: Weigh = DEFAULT_WEIGH
-    query: Annotated[
-        Annotated[str, Field(pattern="^([0-9a-f]{64}|relation)$")] | None,
-        Field(exclude_if=lambda query: query is None),
-    ] = None
 
     __pydantic_config__ = ConfigDict(extra="forbid")
 
@@ -211,21 +205,6 @@ class Unit:
 
     @property
     def name(self) -> str:
-        """The unit as text, with the number of rows that count and the query."""
-        return self._counted + self.queried
-
-    @property
-    def queried(self) -> str:
-        """The query that makes the rows, as text that follows the unit."""
-        if self.query is None:
-            return ""
-        of = " of" if self.protected == "one row" else ", in"
-        if self.query == RELATION:
-            return f"{of} the result of a query that is not stated"
-        return f"{of} the result of this query (SHA-256 of its text: {self.query})"
-
-    @property
-    def _counted(self) -> str:
         """The unit as text, with the number of rows that count."""
         if self.related is not None and self.related.table != self.related.root:
             rows = f"row of {self.related.table} counts"

@@ -1,4 +1,4 @@
-"""Samples of a release: all rows, rows of a condition, or kinds in equal numbers."""
+"""Samples of a release: all rows, or rows that meet a condition."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ from adaptive_qs.table.schema import Schema
 if TYPE_CHECKING:
     from adaptive_qs.cliques import Rows
     from adaptive_qs.generate.chains import Chances
-    from adaptive_qs.generate.conditional import Kinds
     from adaptive_qs.table.columns.base import Drawer
     from adaptive_qs.table.conditions import Mask
     from adaptive_qs.table.rule_sampling import Where
@@ -92,75 +91,54 @@ def warn_of_contradictions(found: Sequence[Contradiction], table: str = "table")
 
 @dataclass(frozen=True, eq=False)
 class SampleRequest:
-    """Rows that are requested.
+    """Rows that meet a condition.
 
     Attributes:
-        where: the condition that they meet; None for all rows.
-        names: of each kind of rows of which equal numbers are drawn, such as "sex = F".
-        kinds: their boxes.
+        text: the condition as it was given.
+        where: the condition.
+        boxes: the possible boxes of codes that it leaves.
     """
 
-    where: Where | None
-    names: tuple[str, ...]
-    kinds: Kinds
+    text: str
+    where: Where
+    boxes: Sequence[Chances]
 
     @classmethod
     def of(
-        cls,
-        condition: str | None,
-        column: str | None,
-        schema: Schema,
-        ruled: Sequence[tuple[tuple[str, ...], Mask]] = (),
+        cls, text: str, schema: Schema, ruled: Sequence[tuple[tuple[str, ...], Mask]] = ()
     ) -> SampleRequest:
-        """Return the request of a condition, and of a column whose values are balanced.
+        """Return the request of a condition.
 
         ``ruled`` are columns, and which of their cells the rules of the schema leave.
 
         Raises:
-            InputError: the condition or the column is wrong or leaves no choice, or there are more
-                than ``MOST_BOXES`` kinds and parts of them.
+            InputError: the condition is wrong or leaves no row, or it has more than ``MOST_BOXES``
+                parts.
         """
         from adaptive_qs.generate.conditional import MOST_BOXES
         from adaptive_qs.table.rule_sampling import Where  # few tables need these
 
-        where = None if condition is None else Where.from_text(condition, schema.columns)
-        boxes: list[Chances] = [{}] if where is None else [*where.boxes]
-        boxes = [box for box in boxes if _is_possible(box, ruled, schema)]
+        where = Where.from_text(text, schema.columns)
+        boxes = [box for box in where.boxes if _is_possible(box, ruled, schema)]
         if not boxes:
             raise InputError(
-                f"no row can meet the condition {shown(condition)} and the rules of the schema: "
+                f"no row can meet the condition {shown(text)} and the rules of the schema: "
                 "ask for another one"
             )
-        names: tuple[str, ...] = ("" if condition is None else condition,)
-        kinds: list[list[Chances]] = [boxes]
-        if column is not None:
-            labels, split = _split_by_code(boxes, column, ruled, schema)
-            if len(split) < 2:
-                given = f" with the condition {shown(condition)}" if condition else ""
-                raise InputError(
-                    f"column {column!r} has one value{given}: there is nothing to balance"
-                )
-            names = tuple(
-                " and ".join(filter(None, (condition, f"{column} = {labels[code]}")))
-                for code in split
-            )
-            kinds = list(split.values())
-        if (parts := sum(map(len, kinds))) > MOST_BOXES:
+        if len(boxes) > MOST_BOXES:
             raise InputError(
-                f"what is requested has {counted(parts, 'part')}, and {MOST_BOXES} is the most: "
-                "balance a column of fewer values, or ask for a simpler condition"
+                f"the condition has {counted(len(boxes), 'part')}, and {MOST_BOXES} is the most: "
+                "ask for a simpler one"
             )
-        return cls(where, names, kinds)
+        return cls(text, where, boxes)
 
-    def warnings(self, shares: Sequence[float], total: float) -> tuple[str, ...]:
-        """Return warnings about kinds with less than one of ``total`` rows, given their shares."""
-        rare = [name for name, share in zip(self.names, shares) if share * total < 1]
-        if not rare:
+    def warnings(self, share: float, total: float) -> tuple[str, ...]:
+        """Return a warning if this share of ``total`` rows is less than one row."""
+        if share * total >= 1:
             return ()
         return (
-            f"{join_first(rare, MOST_NAMED)}: less than one row of the {total:,.0f} that the "
-            "release stands for: the rest of such rows is what the model supposes, not what was "
-            "measured",
+            f"{self.text}: less than one row of the {total:,.0f} that the release stands for: the "
+            "rest of such rows is what the model supposes, not what was measured",
         )
 
 
@@ -175,37 +153,6 @@ def _is_possible(
     requested = [((names[i],), chance > 0) for i, chance in box.items()]
     cells = [AllowedCells(columns, allowed, "") for columns, allowed in (*ruled, *requested)]
     return find_row(cells, dict(zip(names, sizes))) is not None
-
-
-def _split_by_code(
-    boxes: Sequence[Chances],
-    column: str,
-    ruled: Sequence[tuple[tuple[str, ...], Mask]],
-    schema: Schema,
-) -> tuple[Sequence[str], dict[int, list[Chances]]]:
-    """Return the labels of a column, and the possible parts of boxes for each of its codes."""
-    (place,) = schema.domain().clique([column])
-    labels = schema.columns[place].labels_of_codes()
-    split = {
-        code: [
-            box
-            for box in _with_code(boxes, place, code, len(labels))
-            if _is_possible(box, ruled, schema)
-        ]
-        for code in range(len(labels) - bool(schema.columns[place].missing))
-    }
-    return labels, {code: found for code, found in split.items() if found}
-
-
-def _with_code(boxes: Sequence[Chances], place: int, code: int, size: int) -> list[Chances]:
-    """Return the parts of boxes whose rows have a code in one column."""
-    found: list[Chances] = []
-    for box in boxes:
-        chance = np.zeros(size)
-        chance[code] = box[place][code] if place in box else 1.0
-        if chance[code]:
-            found.append({**box, place: chance})
-    return found
 
 
 @dataclass(frozen=True, eq=False)

@@ -332,10 +332,6 @@ _OF_SETS = (
     "those of one {noun} and below it",
     "several rows of {root} together, such as two of one person: for k of them rho counts k² times",
 )
-_OF_QUERIES = (
-    "rows of the tables that the query reads: one of them can change many rows of its result, and "
-    "the unit is a row of that"
-)
 
 
 class ThreatModel(BaseModel):
@@ -361,8 +357,6 @@ class ThreatModel(BaseModel):
     def for_unit(cls, unit: Unit) -> Self:
         """Return the threat model of a unit of privacy."""
         rows = cls()
-        if unit.query is not None:
-            rows = cls(excluded=(*rows.excluded, _OF_QUERIES))
         words: tuple[str, ...] = _OF_PERSONS
         if unit.related is not None:
             words = tuple(w.format(noun=unit.noun, root=unit.related.root) for w in _OF_SETS)

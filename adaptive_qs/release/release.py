@@ -213,10 +213,9 @@ class Release(Bundle):
         workers: int = 1,
         progress: PhaseProgress | None = None,
         where: str | None = None,
-        balance: str | None = None,
     ) -> CodedTable:
         """Return a synthetic table, in codes; see :meth:`draw`."""
-        return self.draw(num_rows, seed, workers, progress, where, balance).coded()
+        return self.draw(num_rows, seed, workers, progress, where).coded()
 
     def draw(
         self,
@@ -225,56 +224,49 @@ class Release(Bundle):
         workers: int = 1,
         progress: PhaseProgress | None = None,
         where: str | None = None,
-        balance: str | None = None,
     ) -> Drawing:
         """Return a synthetic table that is drawn page by page: memory holds a few pages.
 
         With a condition, it has the rows of the model that meet it: they are not searched for among
-        others, so that rare ones take no longer than frequent ones. With ``balance`` the values,
-        bins or periods of a column have equal numbers of rows, to within one; missing values have
-        none. Other arguments are as for :meth:`~adaptive_qs.release.tables.ReleaseSet.draw`.
+        others, so that rare ones take no longer than frequent ones. Other arguments are as for
+        :meth:`~adaptive_qs.release.tables.ReleaseSet.draw`.
         """
         if num_rows is not None:
             num_rows = check_rows(num_rows)
         seed = chosen_seed(seed)
         schema, stamp, model = self.schema, self.manifest.stamp, self.model()
         drawers = build_drawers(schema.columns, lambda i: single_target(model, i).counts)
-        if where is None and balance is None:
+        if where is None:
             count = self.num_rows if num_rows is None else num_rows
             parts = self._parts(count, seed, workers, progress)
             checked = CheckedPages(parts, self.check(), seed)
             return Drawing(schema, count, checked, seed, stamp, drawers)
-        return self._draw_selected(num_rows, seed, workers, progress, where, balance, drawers)
+        return self._draw_selected(num_rows, seed, workers, progress, where, drawers)
 
     def _draw_selected(
         self, num_rows: int | None, seed: int, workers: int, progress: PhaseProgress | None,
-        where: str | None, balance: str | None, drawers: Mapping[str, Drawer],
+        where: str, drawers: Mapping[str, Drawer],
     ) -> Drawing:  # fmt: skip
-        """Return a table of the rows that meet a condition, or of balanced kinds of rows."""
-        from adaptive_qs.generate.conditional import (  # few tables need them
-            NoRowsError,
-            select_boxes,
-        )
+        """Return a table of the rows that meet a condition."""
+        from adaptive_qs.generate.conditional import NoRowsError, select_boxes  # few tables need it
 
         schema, domain = self.schema, self.workload.domain
         ruled = [(domain.clique_names(zero.clique), zero.allowed) for zero in self.zeros]
-        wish = SampleRequest.of(where, balance, schema, ruled)
-        named = {i for kind in wish.kinds for box in kind for i in box}
+        wish = SampleRequest.of(where, schema, ruled)
+        named = {i for box in wish.boxes for i in box}
         fitted = self._fitted(self.num_rows, seed, workers, progress, kept=named)
         expected = num_rows or 2**14  # their number is not known yet
         try:
-            selected_boxes = select_boxes(domain, fitted, wish.kinds, expected, self.zeros)
-        except NoRowsError as error:
-            raise InputError(
-                f"the release has no rows with {wish.names[error.kind]}: ask for others"
-            ) from None
-        share, total = min(sum(selected_boxes.shares), 1.0), max(self._total[0], 1.0)
+            selected = select_boxes(domain, fitted, wish.boxes, expected, self.zeros)
+        except NoRowsError:
+            raise InputError(f"the release has no rows with {where}: ask for others") from None
+        share, total = min(selected.share, 1.0), max(self._total[0], 1.0)
         count = max(round(self.num_rows * share), 1) if num_rows is None else num_rows
-        parts = selected_boxes.draw(
+        parts = selected.draw(
             count, self._synthesis.refine_passes, plan_workers(workers),
             progress and partial(progress, "draw"),
         )  # fmt: skip
-        warnings = wish.warnings(selected_boxes.shares, total)
+        warnings = wish.warnings(selected.share, total)
         checked = CheckedPages(parts, self.check(selected=named), seed)
         return Drawing(
             schema, count, checked, seed, self.manifest.stamp, drawers, wish.where, share, warnings

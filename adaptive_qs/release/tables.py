@@ -103,8 +103,7 @@ class ReleaseSet:
         for table, release in zip(measured, self.tables.values()):
             if release.schema.fingerprint != table.schema.fingerprint:
                 raise ValueError(f"the columns of {table.name} are not those of the schema")
-            same = release.manifest.protects.query == first.protects.query
-            if not same or any(getattr(release.manifest, n) != getattr(first, n) for n in _SAME):
+            if any(getattr(release.manifest, n) != getattr(first, n) for n in _SAME):
                 raise ValueError("the promises of the tables differ")
             related = release.manifest.protects.related
             if not self.schema.is_set:
@@ -137,7 +136,7 @@ class ReleaseSet:
         below = sorted(self.schema.measured()[1:], key=lambda each: each.name)
         rows = [f"{each.rows_per_unit:,} of {each.name}" for each in below]
         protects = self.manifest.protects
-        return f"{protects.protected}, at most {' and '.join(rows)}{protects.queried}"
+        return f"{protects.protected}, at most {' and '.join(rows)}"
 
     @property
     def events(self) -> tuple[Event, ...]:
@@ -198,7 +197,6 @@ class ReleaseSet:
         workers: int = 1,
         progress: PhaseProgress | None = None,
         where: str | None = None,
-        balance: str | None = None,
     ) -> Iterator[DrawnTable]:
         """Yield synthetic tables, root first; draw all pages of one before taking the next.
 
@@ -213,37 +211,35 @@ class ReleaseSet:
             workers: Threads; the tables do not depend on it.
             progress: Called in each phase.
             where: A condition that all rows of the root meet; it may name numbers of children.
-            balance: A column of the root whose values its rows have in equal numbers.
 
         Raises:
-            InputError: A number is out of range, or the condition or the column cannot be met.
+            InputError: A number is out of range, or the condition cannot be met.
         """
         seed = chosen_seed(seed)
-        steered = where is not None or balance is not None
-        selected = self._check_steered(where, balance) if self.schema.is_set else ()
+        selected: Clique = ()
         population: dict[str, Rows] = {}
-        if steered and self.schema.is_set:  # as rows are among those that were measured
+        if where is not None and self.schema.is_set:  # as rows are among those that were measured
+            selected = self._check_where(where)
             family = _Family(self, seed, workers, progress)
             for each in family.draw(self.root.draw(None, seed, workers, progress), inner=True):
                 _ = [*each.pages]
             population = family.given
-        drawing = self.root.draw(num_rows, seed, workers, progress, where, balance)
+        drawing = self.root.draw(num_rows, seed, workers, progress, where)
         family = _Family(self, seed, workers, progress, selected, population)
         yield from family.draw(drawing)
 
-    def _check_steered(self, where: str | None, balance: str | None) -> Clique:
+    def _check_where(self, where: str) -> Clique:
         """Return the columns of the root that choose rows; refuse columns of other tables."""
-        root, requested = self.root.schema, [] if balance is None else [balance]
-        named = {c.name: c for release in self.tables.values() for c in release.schema.columns}
-        if where is not None:
-            from adaptive_qs.table.grammar import parse_condition  # few samples need it
+        from adaptive_qs.table.grammar import parse_condition  # few samples need it
 
-            with suppress(InputError):  # refused with the columns of the root
-                requested += parse_condition(where, {**named, **root.by_name}).columns()
+        root, requested = self.root.schema, list[str]()
+        named = {c.name: c for release in self.tables.values() for c in release.schema.columns}
+        with suppress(InputError):  # refused with the columns of the root
+            requested += parse_condition(where, {**named, **root.by_name}).columns()
         if other := [name for name in requested if name in named and name not in root.by_name]:
             raise InputError(
-                f"{other[0]!r} is not a column of {self.schema.root}, and where and balance choose "
-                f"its rows: name {', '.join(root.names)}, or select from a larger sample"
+                f"{other[0]!r} is not a column of {self.schema.root}, and where chooses its rows: "
+                f"name {', '.join(root.names)}, or select from a larger sample"
             )
         return self.root.domain.clique(set(requested) & set(root.names))
 

@@ -39,7 +39,7 @@ M = TypeVar("M")
 C = TypeVar("C", bound=Any)
 
 BUDGET, OUTPUT, MACHINE = "Privacy budget", "Output", "Machine"
-PANELS = (None, BUDGET, "Models", "Membership attack", OUTPUT, MACHINE)
+PANELS = (None, BUDGET, "Models", OUTPUT, MACHINE)
 """Sections of the help, in their order; None is the first one."""
 DEFAULT_GAP = 1e-4
 """Relative gap of the squared error at which solvers stop."""

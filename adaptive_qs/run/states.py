@@ -18,12 +18,11 @@ import threading
 import warnings
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Self, cast
 from weakref import finalize
 
-from adaptive_qs.arguments import RELATION
 from adaptive_qs.errors import AdaptiveQsError, BudgetExceeded, InputError, LedgerError, SpentNote
 from adaptive_qs.machine import Fault, PhaseClock, reach
 from adaptive_qs.privacy.budget import Budget, Ledger, check_process, this_process, warn_all
@@ -47,8 +46,6 @@ if TYPE_CHECKING:  # most runs use no ledger and no person column
     from adaptive_qs.ledger.book import LedgerBook
     from adaptive_qs.ledger.run import LedgerRun
 
-PLAIN = (str, Path, CodedTable)
-"""Types of tables that are not the rows of a query."""
 LOST = SpentNote("part of the budget was spent and nothing was kept: count all of it as spent")
 IN_PLACE = SpentNote("the budget is spent, and what it bought is in place")
 
@@ -148,26 +145,6 @@ class CheckedRun(Generic[W]):
             fields["tables"] = compute_sha256([self.schema.to_json().encode()])
         return fields
 
-    def naming_query(self, tables: Iterable[Any]) -> Self:
-        """Return the run on these tables: its unit names the query, if a query makes rows of one.
-
-        If there are several queries, the unit names none of them.
-        """
-        made = [table for table in tables if not isinstance(table, PLAIN)]
-        if not made:
-            return self
-        from adaptive_qs.table.sql import digest_query
-
-        found = {digest_query(table) for table in made} - {None}
-        if not found:
-            return self
-        query = found.pop() if len(found) == 1 else RELATION
-        members = {
-            name: replace(m, target=replace(m.target, unit=replace(m.target.unit, query=query)))
-            for name, m in self.members.items()
-        }
-        return replace(self, members=members)
-
     def read(self, tables: Mapping[str, Any], clock: PhaseClock) -> ReadRun[W]:
         """Read the private tables, and refuse every cell that does not fit; spend nothing.
 
@@ -175,7 +152,7 @@ class CheckedRun(Generic[W]):
             InputError: If a table does not fit the schema, or changed while it was read.
             ResourceExceeded: If there is no room for the rows.
         """
-        run = ReadRun(self.naming_query(tables.values()))
+        run = ReadRun(self)
         try:
             run._read(tables, clock)
         except BaseException:
@@ -322,10 +299,6 @@ class ReadRun(Generic[W]):
         checked, schema = self.checked, self.checked.schema.tables[name]
         member, options = checked.members[name], checked.options
         how, learns = member.engine_options(options), bool(member.schema.open_columns)
-        if not isinstance(table, PLAIN):
-            from adaptive_qs.table.sql import as_source
-
-            table = as_source(table, how)
         check_held(table, member.work.limits.opened_bytes, (*schema.names, *schema.set_aside))
         if not isinstance(table, CodedTable):
             keeps = checked.schema.is_set or schema.person is not None

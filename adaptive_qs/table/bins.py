@@ -175,6 +175,11 @@ def periods_for(rows: int) -> int:
     return max(24, 2 * bins_for(rows))
 
 
+def hours_for(rows: int) -> int:
+    """Return the most hours to propose: with 150 rows each, a day keeps its course."""
+    return max(periods_for(rows), min(1_000, rows // 150))
+
+
 PEAK = 3
 """A value is a peak if it has this many times the rows of either neighbour."""
 CROWDED = 2
@@ -296,7 +301,20 @@ def round_starts(values: Floats, weights: Floats, bins: int) -> list[int] | None
     return [*starts, top + 1]
 
 
-def private_heaps(values: Floats, weights: Floats, edges: Sequence[float]) -> dict[str, Any]:
+def common_step(values: Floats, weights: Floats) -> int:
+    """Return the largest usual number of which nearly all integers of many rows are multiples."""
+    least = 0.995 * weights.sum()
+    steps = sorted(m * 10**k for k in range(9) for m in (1, 2, 5))
+    found = 1
+    for step in steps:
+        held = weights[values % step == 0].sum() >= least
+        found = step if held and found < step <= values[-1] - values[0] else found
+    return found if len(values) > 10 else 1
+
+
+def private_heaps(
+    values: Floats, weights: Floats, edges: Sequence[float], step: int = 1
+) -> dict[str, Any]:
     """Return the keys by which the frequent values of a column are learnt; none without them.
 
     They are worth it if a tenth of the rows of bins with several values are on peaks, or if these
@@ -307,7 +325,7 @@ def private_heaps(values: Floats, weights: Floats, edges: Sequence[float]) -> di
     least = max(3, 0.001 * weights.sum())
     peaks = several & (weights >= least) & (weights >= PEAK * _max_neighbours(weights))
     whole = values[several & (values == np.rint(values))].astype(np.int64)
-    common = len(whole) > 1 and int(np.gcd.reduce(whole)) > 1
+    common = len(whole) > 1 and int(np.gcd.reduce(whole)) > step
     rows = weights[peaks].sum() + (weights[several].sum() if common else 0.0)
     enough = rows >= max(0.1 * weights[several].sum(), 0.02 * weights.sum(), 1.0)
     return {"private_heaps": HEAPS} if enough else {}

@@ -25,7 +25,7 @@ from adaptive_qs.table.spellings import (
     read_moments,
     split_name,
 )
-from adaptive_qs.table.text import Spelling
+from adaptive_qs.table.text import Spelling, read_number
 
 # What the cells of one column look like, gathered chunk by chunk.
 
@@ -37,6 +37,8 @@ INFINITE = tuple(
     for word in ("inf", "Inf", "INF", "infinity", "Infinity", "INFINITY")
     for sign in ("", "-", "+")
 )
+TEXT_MARKERS = ("k.A.", "k. A.", "keine Angabe", "n.a.", "N.A.", "#N/A", "-", "--", ".", "missing")
+"""Words that look like missing markers among several other words."""
 NUMERIC_MARKERS = (*MARKERS, "N", *INFINITE)
 """Cells that look like missing markers. "N" and infinities are some only among numbers."""
 MAX_WORDS = 3
@@ -53,6 +55,8 @@ class Profile:
     """Form in which numbers in text are read. Only in the plain form, cells can be dates."""
     rows: int = 0
     nulls: bool = False
+    from_text: bool = False
+    """Whether a cell is text, so that the spelling of numbers tells something."""
     unsupported: str = ""
     """Why no column type takes cells of this Arrow type; empty if one does."""
     texts: set[str] = field(default_factory=set)
@@ -69,7 +73,12 @@ class Profile:
     """Range of all cells except words, by format that fits them; None is ISO 8601."""
     low: float = np.inf
     high: float = -np.inf
-    decimals: int = 0
+    lengths: set[int] = field(default_factory=set)
+    """Numbers of decimals with which numbers are written, exponents applied."""
+    exponents: bool = False
+    """Whether a number is written with an exponent."""
+    sentinel: tuple[str, ...] = ()
+    """A number that probably means that there is no value, as it is written."""
     points: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
     """Distinct numbers, ascending; beyond about 100,000 neighbours are merged."""
     weights: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
@@ -101,6 +110,7 @@ class Profile:
             self.unsupported = self.unsupported or explain_unsupported(values.type)
             return
         self.nulls |= distinct.null_count > 0
+        self.from_text |= pa.types.is_string(distinct.type)
         texts = cells.as_text(distinct)
         if len(self.texts) < _MAX_DISTINCT:
             self.texts.update(text for text in texts.to_pylist() if text is not None)
@@ -137,8 +147,9 @@ class Profile:
         lengths = pc.utf8_length(pc.struct_field(parts, "digits"))
         exponents = pc.struct_field(parts, "exponent")
         shifts = pc.if_else(pc.equal(exponents, ""), "0", pc.utf8_ltrim(exponents, "+"))
-        decimals = pc.max(pc.subtract(lengths, shifts.cast(pa.int64()))).as_py()
-        self.decimals = max(self.decimals, decimals or 0)
+        found = pc.subtract(lengths, shifts.cast(pa.int64()))
+        self.lengths |= {max(0, each) for each in pc.unique(found).to_pylist() if each is not None}
+        self.exponents |= bool(pc.any(pc.not_equal(exponents, "")).as_py())
 
     def _merge(self, numbers: NDArray[np.float64], weights: NDArray[np.int64]) -> None:
         points = np.concatenate([self.points, numbers + 0.0])  # -0.0 becomes 0.0
@@ -162,6 +173,42 @@ class Profile:
                 del self.spans[way]
             else:
                 span.take(seconds)
+
+    @property
+    def decimals(self) -> int:
+        """The most decimals of a number."""
+        return max(self.lengths, default=0)
+
+    @property
+    def written(self) -> dict[str, int]:
+        """The key of a schema for numbers that are all written with equally many decimals."""
+        (length, *others) = self.lengths or {0}
+        padded = self.from_text and any(text.endswith("0") for text in self.texts)
+        if others or not 0 < length <= 9 or self.exponents or not padded:
+            return {}
+        return {"fixed_decimals": length}
+
+    def set_sentinel_aside(self) -> None:
+        """Take a likely missing marker out of the numbers, if no cell is missing otherwise.
+
+        It is a single negative number among others, or 9, 99, 999 ... far above all others.
+        """
+        points, weights = self.points, self.weights
+        if not self.numeric or self.markers or len(points) < 4 or self.too_many:
+            return
+        nines = [10.0**k - 1 for k in range(1, 5)]
+        place = None
+        if points[0] in {-1.0, *(-n for n in nines)} and points[1] > 0 and points[2] > 0:
+            place = 0
+        elif points[-1] in nines[1:] and points[-1] - points[-2] > points[-2] - points[0] + 1:
+            place = len(points) - 1
+        if place is None:
+            return
+        marker = points[place]
+        self.sentinel = tuple(sorted(t for t in self.texts if read_number(t) == marker))
+        self.filled -= int(weights[place])
+        self.points, self.weights = np.delete(points, place), np.delete(weights, place)
+        self.low, self.high = float(self.points[0]), float(self.points[-1])
 
     @property
     def numeric(self) -> bool:
@@ -193,11 +240,14 @@ class Profile:
         """Missing markers among the cells; "" for nulls if there is no other."""
         if not (self.numeric or self.dated):
             found = tuple(marker for marker in MARKERS if marker in self.marked)
+            local = self.texts.intersection(TEXT_MARKERS)
+            if len(self.texts) - len(found) - len(local) > 1:
+                found = (*found, *sorted(local))
         else:
             usual = [marker for marker in NUMERIC_MARKERS if marker in self.marked]
             plain = [marker for marker in usual if marker not in INFINITE]
             infinite = [marker for marker in usual if marker in INFINITE]
-            found = (*plain, *sorted(self.words), *infinite)
+            found = (*plain, *sorted(self.words), *infinite, *self.sentinel)
         return found or (("",) if self.nulls else ())
 
     @property
@@ -231,26 +281,40 @@ class Profile:
         )
         return points[kept], weights[kept], {"outside": "clip"}, note
 
-    def draft_integers(self, points: Floats, weights: Floats) -> tuple[dict[str, Any], str]:
-        """Return the range and bins of integers as keys of a schema, and a note."""
+    def draft_integers(self, name: str, exact: int) -> tuple[dict[str, Any] | None, str]:
+        """Return the range and bins of integers below ``exact``, or why they are identifiers."""
+        points, weights, clip, note = self.trimmed()
         low, high = int(points[0]), int(points[-1])
+        if max(abs(low), abs(high)) >= exact:
+            return None, "an identifier: integers of more than 15 digits"
+        years = low >= bins.YEARS[0] and high <= bins.YEARS[1]
+        if not years and (reason := self.explain_identifier(name)):
+            return None, reason
         most, codes = bins.bins_for(self.filled), bins.codes_for(self.filled)
+        content: dict[str, Any] = {"min": low, "max": high, **clip}
         if high - low < codes:
-            return {"min": low, "max": high}, ""
-        note = ""
-        starts = bins.year_starts(points, weights) or bins.round_starts(points, weights, most)
+            return content | self.written, note
+        step = bins.common_step(points, weights)
+        starts = None
+        if step == 1:
+            starts = bins.year_starts(points, weights) or bins.round_starts(points, weights, most)
+        else:
+            points, places = np.unique(np.rint(points / step) * step, return_inverse=True)
+            weights = np.bincount(places, weights).astype(np.float64)
         if starts is None:
-            edges = bins.propose_edges(points, weights, bins.Grid(0), most, codes)
+            edges = bins.propose_edges(points, weights, bins.Grid(0, step), most, codes)
             starts = [*(int(edge) for edge in edges[:-1]), int(np.floor(edges[-1])) + 1]
-            note = self.note_span(points)
-        content: dict[str, Any] = {"min": starts[0], "max": starts[-1] - 1}
+            note = note or self.note_span(points)
+        content |= {"min": starts[0], "max": starts[-1] - 1}
         if len(starts) - 1 < starts[-1] - starts[0]:
             content["bin_starts"] = starts[:-1]
-            content |= bins.private_heaps(points, weights, starts)
-        return content, note
+            content |= bins.private_heaps(points, weights, starts, step)
+            content |= {"step": step} if step > 1 else {}
+        return content | self.written, note
 
-    def draft_numbers(self, points: Floats, weights: Floats) -> dict[str, Any] | None:
-        """Return the bins of numbers as keys of a schema; None if they are too large to bin."""
+    def draft_numbers(self) -> tuple[dict[str, Any] | None, str]:
+        """Return the bins of numbers, or that they are too large to bin."""
+        points, weights, clip, note = self.trimmed()
         low, high = float(points[0]), float(points[-1])
         places, largest = self.decimals, max(abs(low), abs(high))
         exact = places <= 9 and largest * 10**places < 10**15  # which a double tells apart
@@ -261,14 +325,15 @@ class Profile:
         edges = bins.propose_edges(points, weights, grid, *most)
         ascending = len(edges) > 1 and all(a < b for a, b in pairwise(edges))
         if not (ascending and -np.inf < edges[0] <= low and high <= edges[-1] < np.inf):
-            return None
-        content: dict[str, Any] = {"edges": edges}
+            return None, "numbers too large to bin: write the column by hand"
+        content: dict[str, Any] = {"edges": edges, **clip}
         if grid.decimals is not None:
             content["decimals"] = grid.decimals
             content |= bins.private_heaps(points, weights, edges)
         if grid.multiple > 1:
             content["step"] = grid.step
-        return content
+        content |= self.written if grid.decimals is not None else {}
+        return content, note or self.note_span(points)
 
     @staticmethod
     def note_span(points: NDArray[np.float64]) -> str:

@@ -33,6 +33,7 @@ def draft_column(name: str, profile: Profile) -> Draft:
         return Draft(None, "without a name")
     if profile.unsupported:
         return Draft(None, profile.unsupported)
+    profile.set_sentinel_aside()
     values = profile.values
     if not values:
         return Draft(None, "empty")

@@ -38,7 +38,7 @@ FORMATS = (
         )
         for time in ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p")
     ),
-    *("%Y-%m", "%Y/%m", "%m/%Y"),
+    *("%Y-%m", "%Y/%m", "%m/%Y", "%y%m%d"),
 )
 """Formats of dates and times besides ISO 8601 that are recognised, as in strptime."""
 
@@ -47,7 +47,7 @@ def formats_like(text: str) -> list[str]:
     """Return the formats, other than ISO 8601, in which a cell is a date or time."""
     dated = (
         r"(\d{1,4}([./-])\d{1,2}\2\d{2,4}|\d{8}|\d{1,2}[ -][A-Za-z]{3,9}[ -]\d{2,4}"
-        r"|[A-Za-z]{3,9} \d{1,2},? \d{4})( .*)?|\d{4}[-/]\d{2}|\d{1,2}/\d{4}"
+        r"|[A-Za-z]{3,9} \d{1,2},? \d{4})([ T].*)?|\d{4}[-/]\d{2}|\d{1,2}/\d{4}|\d{6}"
     )
     if not re.fullmatch(dated, text):
         return []
@@ -208,6 +208,10 @@ def mostly_spelled(values: Sequence[str]) -> str:
     for way in ways:
         if sum(read_moment(value, way, wall_clock=True) is not None for value in values) >= most:
             return "dates, but for a few cells: correct them, or leave them empty"
+    some = values[:: len(values) // 20 + 1]
+    iso = (read_moment(value, None, wall_clock=True) is not None for value in some)
+    if len(some) > 4 and all(found or formats_like(value) for found, value in zip(iso, some)):
+        return "dates in several formats: write all of them in one"
     return ""
 
 
@@ -358,7 +362,8 @@ def in_natural_order(labels: Sequence[str]) -> list[str] | None:
         return None
     letters = {label[:1] for label in labels}
     orders: list[Order] = [*_WORDS, _month_of_year]
-    if "A" in letters and len(letters) > 2:
+    signed = any(len(label) > 1 for label in labels)  # A, B and C can be kinds of anything
+    if "A" in letters and len(letters) > (2 if signed else 4):
         orders.append(_grade)
     if len(labels) > 2:
         orders.append(_order_words("xxs; xs; s; m; l; xl; xxl; xxxl"))

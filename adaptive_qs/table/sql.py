@@ -1,4 +1,4 @@
-"""Tables in databases: SQLite and DuckDB, read and written, and the rows of queries.
+"""Tables in databases: SQLite and DuckDB, read and written.
 
 Only rows come from a database. Their cells are coded one by one like cells of a file, so that no
 cell decides how another is read. Messages of these libraries quote values, so they are not passed
@@ -9,18 +9,14 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 import shutil
 import sqlite3
-import sys
 import tempfile
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import wait
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
-from dataclasses import dataclass, field, replace
+from contextlib import AbstractContextManager, closing, contextmanager
 from functools import partial
-from hashlib import sha256
 from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
@@ -28,85 +24,15 @@ from typing import Any, BinaryIO, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from adaptive_qs.arguments import RELATION
-from adaptive_qs.errors import AdaptiveQsError, DataError, InputError, ResourceExceeded
+from adaptive_qs.errors import DataError, InputError
 from adaptive_qs.machine import ThreadPool
 from adaptive_qs.table.cells import redacted
 from adaptive_qs.table.containers import OBJECT_ROWS, Row, choose_table, chunk_objects
-from adaptive_qs.table.engines import EngineOptions
-from adaptive_qs.table.files import private_folder
-from adaptive_qs.table.read import Chunk, Reader, Rows, Source
+from adaptive_qs.table.read import Chunk, Reader, Source
 from adaptive_qs.table.text import ASCII_SPACE
 from adaptive_qs.table.write import AsText, OutputFormat, without_dictionaries
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class Query(Rows):
-    """The rows of a query in a database file, which is opened for reading only.
-
-    Attributes:
-        database: The file.
-        sql: One SELECT, on what the database itself holds.
-        options: Memory and threads that DuckDB can use.
-        label: What messages call the query.
-        place: What messages call the file.
-    """
-
-    database: Path
-    sql: str
-    options: EngineOptions = field(default_factory=EngineOptions, compare=False)
-    label: str = field(default="the query (--sql)", compare=False)
-    place: str = field(default="", compare=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "place", self.place or f"--database {self.database}")
-
-    def __str__(self) -> str:
-        return str(self.database)
-
-    @contextmanager
-    def open(self) -> Iterator[Source]:
-        """Yield its rows as a source; raise as :func:`_opened` does."""
-        with _opened(self) as (relation, connection):
-            yield _relation_source(relation, self.label, connection)
-
-
-@dataclass(frozen=True)
-class Relation(Rows):
-    """The rows of a relation of DuckDB, whose connection its caller keeps."""
-
-    relation: Any
-
-    def __str__(self) -> str:
-        return "the relation"
-
-    def open(self) -> AbstractContextManager[Source]:
-        """Return its rows as a source."""
-        return nullcontext(_relation_source(self.relation, str(self)))
-
-
-def as_source(table: Any, options: EngineOptions) -> Any:
-    """Return a table as a run reads it: a query with the options, a relation as rows."""
-    if isinstance(table, Query):
-        return replace(table, options=options)
-    library = sys.modules.get("duckdb")  # not imported for that
-    known = library is not None and isinstance(table, library.DuckDBPyRelation)
-    return Relation(table) if known else table
-
-
-def settings(options: EngineOptions, folder: Path) -> dict[str, Any]:
-    """Return the threads, memory and temporary folder of a connection to DuckDB.
-
-    The folder must have nothing else in it: queries can read and write there.
-    """
-    least = 2**27  # DuckDB refuses to start with much less
-    return {
-        "threads": options.workers,
-        "memory_limit": f"{max(options.rows_bytes // 2, least) >> 20}MiB",
-        "temp_directory": str(folder),
-    }
 
 
 def duckdb() -> Any:
@@ -114,9 +40,7 @@ def duckdb() -> Any:
     try:
         import duckdb as library
     except ImportError:
-        raise InputError(
-            "DuckDB is not installed: pip install 'adaptive-qs[duckdb]', or take another engine"
-        ) from None
+        raise InputError("DuckDB is not installed: pip install 'adaptive-qs[duckdb]'") from None
     return library
 
 
@@ -133,58 +57,10 @@ def interruptible(call: Callable[[], T], database: Any) -> T:
         return result.result()
 
 
-def redacted_call(call: Callable[[], T], what: str, database: Any = None) -> T:
-    """Return the result of a call of DuckDB; its errors become one line that quotes nothing.
-
-    The message begins with ``what``. Signals interrupt the call if its database is given.
-    """
-    action = call if database is None else partial(interruptible, call, database)
-    return redacted(action, partial(_explain_duckdb, what))
-
-
-def _explain_duckdb(what: str, error: Exception) -> AdaptiveQsError:
-    kinds = {kind.__name__ for kind in type(error).__mro__}
-    if "OutOfMemoryException" in kinds or "Out of Memory" in str(error):
-        return ResourceExceeded(
-            f"{what}: DuckDB has not enough memory or temporary space: raise --max-memory, or name "
-            "a larger --temp-folder"
-        )
-    causes = {
-        "ParserException": "is not valid SQL: correct it",
-        "BinderException": "names an unknown column or function, or mixes types: correct it",
-        "CatalogException": "names an unknown table or function: correct it",
-        "ConversionException": "casts a value that cannot be cast: use TRY_CAST, or declare the "
-        "column as it is",
-        "OutOfRangeException": "computes a value that is out of range: use wider types",
-        "PermissionException": "reads outside the database: name only what the database holds",
-        "InvalidInputException": "cannot be run on its rows: try it in DuckDB",
-    }
-    found = [cause for kind, cause in causes.items() if kind in kinds]
-    cause = found[0] if found else "failed: try it in DuckDB, whose message may quote values"
-    return InputError(f"{what} {cause}")
-
-
-@contextmanager
-def _opened(query: Query) -> Iterator[tuple[Any, Any]]:
-    """Yield the relation of a query, and a connection of its own; or raise InputError."""
-    library, database = duckdb(), query.database
-    if not os.path.isfile(database):
-        raise InputError(f"{query.place}: no such file: check the path")
-    with private_folder(query.options.temp_folder) as folder:
-        limits = settings(query.options, folder)
-        connect = partial(library.connect, str(database), read_only=True, config=limits)
-        with closing(redacted(connect, partial(_explain_opening, query.place))) as connection:
-            connection.execute("SET enable_external_access=false")
-            connection.execute("SET lock_configuration=true")
-            ask = partial(redacted_call, what=query.label, database=connection)
-            statements = ask(lambda: connection.extract_statements(query.sql))
-            if [statement.type.name for statement in statements] != ["SELECT"]:
-                raise InputError(f"{query.label} is not one SELECT: give one")
-            yield ask(lambda: connection.sql(query.sql)), connection
-
-
 def _explain_opening(place: str, error: Exception) -> DataError:
     """Return why a database cannot be opened. The message is only searched: it may quote it."""
+    if "Out of Memory" in str(error):
+        return DataError(f"{place}: has rows too large for DuckDB: write it to Parquet")
     if re.search(r"\block\b", str(error)):
         return DataError(
             f"{place}: is in use by another program that may write to it: close that first"
@@ -216,34 +92,9 @@ def list_tables(database: Path) -> dict[str, bool]:
     return dict(redacted(listed, partial(_explain_opening, str(database))))
 
 
-def digest_query(table: Any) -> str | None:
-    """Return the SHA-256 of the text of the query whose rows are a table.
-
-    It is ``RELATION`` for a relation, whose text DuckDB makes in part of the rows, so that its
-    digest would be private. None for other tables.
-    """
-    match as_source(table, EngineOptions()):
-        case Query(sql=text):
-            return sha256(text.encode()).hexdigest()
-        case Relation():
-            return RELATION
-    return None
-
-
-def _relation_source(relation: Any, label: str, connection: Any = None) -> Source:
-    names = tuple(relation.columns)
-
-    def read(requested: Sequence[str]) -> Iterator[Chunk]:
-        places = [names.index(name) for name in requested]
-        ask = getattr(relation, "to_arrow_reader", None) or relation.fetch_arrow_reader
-        reader = redacted_call(lambda: ask(1 << 16), label, connection)
-        while batch := redacted_call(lambda: [*zip([0], reader)], label, connection):
-            yield Chunk(tuple(batch[0][1].column(place) for place in places), 0, 1)
-
-    return Source(label, names, read)
-
-
 # Tables of databases.
+
+_WRITE_ROWS = "whose rows can depend on each other: write its rows to a table, and name that"
 
 
 def _at_rest(path: Path, *suffixes: str) -> None:
@@ -275,9 +126,8 @@ def open_sqlite(path: Path, name: str | None = None) -> Iterator[Source]:
             "SELECT name, type, coalesce(rootpage, 0) FROM sqlite_schema "
             "WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY 1"
         )
-        remedy = "whose rows can depend on each other: write its rows to a table, and name that"
         refused = {
-            row[0]: f"{'view' if row[1] == 'view' else 'virtual table'}, {remedy}"
+            row[0]: f"{'view' if row[1] == 'view' else 'virtual table'}, {_WRITE_ROWS}"
             for row in listed
             if not _is_stored(row)
         }
@@ -319,17 +169,23 @@ def open_duckdb(path: Path, name: str | None = None) -> Iterator[Source]:
     """
     _at_rest(path, ".wal")
     listed = list_tables(path)
-    refused = {
-        title: "view, whose rows can depend on each other: give "
-        + shlex.join(["--sql", f"SELECT * FROM {_identifier(title)}", "--database", str(path)])
-        for title in listed
-        if not listed[title]
-    }
     tables = [title for title in listed if listed[title]]
+    refused = {title: f"view, {_WRITE_ROWS}" for title in listed if not listed[title]}
     table = choose_table(path, tables, name, "table", refused)
-    query = f"SELECT * FROM {_identifier(table)}"
-    with Query(path, query, label=f"{path}: the table", place=str(path)).open() as source:
-        yield replace(source, label=str(path))
+    limits = {"threads": 1, "memory_limit": "256MiB", "temp_directory": ""}
+    with closing(duckdb().connect(str(path), read_only=True, config=limits)) as connection:
+        connection.execute("SET enable_external_access=false")
+        relation = connection.sql(f"SELECT * FROM {_identifier(table)}")
+        names = tuple(relation.columns)
+        begin = getattr(relation, "to_arrow_reader", None) or relation.fetch_arrow_reader
+
+        def read(requested: Sequence[str]) -> Iterator[Chunk]:
+            places = [names.index(name) for name in requested]
+            reader = interruptible(lambda: begin(1 << 16), connection)
+            while batch := interruptible(lambda: [*zip([0], reader)], connection):
+                yield Chunk(tuple(batch[0][1].column(place) for place in places), 0, 1)
+
+        yield Source(str(path), names, read)
 
 
 SQLITE_READER = Reader(open_sqlite, _explain_sqlite)

@@ -102,8 +102,10 @@ EPOCH = dt.datetime(1970, 1, 1)
 PLAIN_TIMES = {
     "%Y-%m-%d %H:%M": re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d", re.ASCII),
     "%Y-%m-%d %H:%M:%S": re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", re.ASCII),
+    "%Y-%m-%dT%H:%M": re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d", re.ASCII),
+    "%Y-%m-%dT%H:%M:%SZ": re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII),
 }
-"""Formats of times with a blank, and patterns of cells that are read faster as ISO 8601."""
+"""Formats of times, and patterns of cells that are read faster as ISO 8601."""
 
 
 def read_integer(text: str) -> int | None:

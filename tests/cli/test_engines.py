@@ -1,16 +1,13 @@
 """Tables in several files and in databases, by any engine; and what stands against them."""
 
-import hashlib
 import json
 import os
 import signal
 import subprocess
 import sys
 import threading
-import zipfile
 from pathlib import Path
 
-import duckdb
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -19,21 +16,19 @@ import pytest
 
 from adaptive_qs import Synthesizer
 from adaptive_qs.cli.io import Stopped, request
-from adaptive_qs.errors import AdaptiveQsError, InputError
-from adaptive_qs.machine import Fault
-from adaptive_qs.release.release import Release
+from adaptive_qs.errors import InputError, ResourceExceeded
 from adaptive_qs.table import encode
 from adaptive_qs.table.encode import encode_chunk
 from adaptive_qs.table.engines import ENGINES, EngineOptions, local, open_engine
 from adaptive_qs.table.files import private_folder
 from adaptive_qs.table.schema import Schema
-from adaptive_qs.table.sql import Query
 
 from .conftest import done, refused
-from .transcripts import CANARY, write_parts
+from .transcripts import write_parts
 
 FIT = ("--schema", "s.json", "--rho", 1)
 SEEDS = ("--insecure-seed", 5, "--seed", 5)
+BASE = "t.db::people"
 
 
 @pytest.fixture
@@ -47,85 +42,14 @@ def parts(folder):
 def test_rows_in_files_and_databases_give_the_same_table(run, parts, engine, scheduler):
     how = ("--engine", engine, *(() if scheduler is None else ("--scheduler", scheduler)))
     found = set()
-    for table in (("t.csv",), ("d/",), ("d/*", *how), (*SQL, *how)):
+    for table in (("t.csv",), ("d/",), ("d/*", *how), (BASE, *how)):
         given = (*FIT, *SEEDS, "--out", "o.csv", "--force", "--temp-folder", parts)
         done(run("synthesize", *table, *given))
         found.add(Path("o.csv").read_bytes())
     assert len(found) == 1
 
 
-SQL = ("--sql", "SELECT * FROM people", "--database", "t.db")
-
-
-def test_commands_for_the_owner_read_the_rows_of_a_query(run, parts):
-    said = done(run("synthesize", *SQL, *FIT, *SEEDS, "--out", "o.csv")).out
-    mend = "evaluate o.csv --sql 'SELECT * FROM people' --database t.db --schema s.json"
-    assert mend in " ".join(said.split())
-    words = ("--schema", "s.json", "--json")
-    found, same = (
-        json.loads(done(run("evaluate", *tables, *words)).out)
-        for tables in (("t.csv", "o.csv"), ("o.csv", *SQL))
-    )
-    changing = ("seconds", "peak_memory_mb")
-    assert {k: v for k, v in found.items() if k not in changing} == {
-        k: v for k, v in same.items() if k not in changing
-    }
-    done(run("evaluate", "o.csv", *SQL, "--schema", "s.json", "--report", "r.html"))
-    assert "t.db" in Path("r.html").read_text()
-    assert "t.db: fits the schema" in done(run("schema", "check", "s.json", *SQL)).out
-    done(run("schema", "init", *SQL, "--out", "p.json"))
-    assert set(Schema.load("p.json").names) == {"job", "age", "day"}
-
-
-def test_no_row_changes_what_is_stated_of_a_relation(parts):
-    """DuckDB writes types that it infers from all cells into the text of such a relation."""
-    units = set()
-    for cell in ("3", '"3"', "?"):
-        Path("u.csv").write_text("a,b\n" + "x,1\n" * 9 + f"y,{cell}\n")
-        columns = [{"name": "b", "type": "integer", "min": 0, "max": 9, "missing": ["?"]}]
-        schema = {"version": 1, "columns": columns, "ignore": ["a"]}
-        fitted = Synthesizer(rho=1).fit(duckdb.read_csv("u.csv"), schema=schema)
-        units.add(fitted.release_.manifest.unit)
-    assert units == {"one row of the result of a query that is not stated"}
-
-
-def test_every_run_on_a_query_says_that_its_rows_are_the_unit(run, parts, broken_off):
-    digest = hashlib.sha256(SQL[1].encode()).hexdigest()
-    unit = f"one row of the result of this query (SHA-256 of its text: {digest})"
-    done(run("ledger", "create", "--ledger", "l.db", "--rho", 9))
-    whole = ("--ledger", "l.db", "--force")
-    found = done(run("synthesize", *SQL, *FIT, "--release", "r.zip", *whole, "--json"))
-    assert json.loads(found.out)["unit"] == unit
-    release = Release.load("r.zip")
-    assert (release.manifest.unit, release.manifest.protects.query) == (unit, digest)
-    assert any(
-        "the tables that the query reads" in e for e in release.manifest.threat_model.excluded
-    )
-    pages = zipfile.ZipFile("r.zip")
-    for page in ("statement.md", "page.html"):
-        assert digest in pages.read(page).decode()
-    found = done(run("answer", *SQL, *FIT, "--out", "a.csv", *whole, "--json"))
-    assert json.loads(found.out)["unit"] == unit
-    assert json.loads(Path("a.csv.manifest.json").read_text())["unit"] == unit
-    done(run("ledger", "verify", "--ledger", "l.db", "--release", "r.zip"))
-    with duckdb.connect("t.db") as connection:
-        named = []
-        for _ in range(2):
-            relation = connection.sql("FROM people").filter("age >= 0")
-            fitted = Synthesizer(rho=1).fit(relation, schema=parts / "s.json")
-            named.append(fitted.release_.manifest.unit)
-    assert named[0] == named[1]
-    assert named[0] == "one row of the result of a query that is not stated"
-    fitted = Synthesizer(rho=1).fit(parts / "t.csv", schema=parts / "s.json")
-    assert fitted.release_.manifest.unit == "one row"
-    assert "query" not in fitted.release_.manifest.to_json()
-    words = ("synthesize", *FIT, "--database", "t.db", "--release", "s.zip", "--ledger", "l.db")
-    broken_off(*words, *SQL[:2])
-    said = refused(run(*words, "--sql", "FROM people", "--resume"))
-    assert "unit" in said
-
-
-def test_folders_of_others_are_left_as_they_are(run, parts):
+def test_folders_of_others_are_left_as_they_are(parts):
     """Only what a dead run of this user left behind goes, whatever else is called so."""
     bystanders = [parts / "adaptive-qs-main", parts / "adaptive-qs-abcdefgh"]
     for folder, mode in zip(bystanders, (0o755, 0o700)):
@@ -141,32 +65,11 @@ def test_folders_of_others_are_left_as_they_are(run, parts):
     dead.mkdir(mode=0o700)
     (dead / ".codes.x.part").write_text("")
     (dead / "codes.db").write_text("")
-    done(run("answer", *SQL, *FIT, "--out", "a.csv", "--temp-folder", parts))
+    with private_folder(parts):
+        pass
     assert all((folder / "src" / "thesis.txt").exists() for folder in (*bystanders, link))
     assert (open_to_all / ".codes.x.part").exists()
     assert not dead.exists()
-
-
-CASTS = "SELECT CAST(name AS INTEGER) AS job, age, day FROM people, names"
-
-
-def leads_nowhere(error):
-    """Whether neither an error nor any behind it has a value of the table."""
-    while error is not None:
-        assert CANARY not in " ".join([str(error), *getattr(error, "__notes__", ())])
-        error = error.__context__
-
-
-@pytest.mark.parametrize("engine", ENGINES)
-def test_no_error_leads_back_to_what_duckdb_says(parts, engine, scheduler):
-    options = {"rho": 1, "insecure_seed": 5, "engine": engine, "scheduler": scheduler}
-    with duckdb.connect("t.db") as connection, pytest.raises(InputError) as caught:
-        Synthesizer(**options).fit(connection.sql(CASTS), schema=parts / "s.json")
-    leads_nowhere(caught.value)
-    query = Query(Path("t.db"), CASTS)
-    with pytest.raises(InputError, match="casts a value") as caught:
-        Synthesizer(**options).fit(query, schema=parts / "s.json")
-    leads_nowhere(caught.value)
 
 
 def test_a_table_that_changed_while_it_was_read_leaves_no_codes(parts, monkeypatch):
@@ -182,46 +85,6 @@ def test_a_table_that_changed_while_it_was_read_leaves_no_codes(parts, monkeypat
     assert not list((parts / "codes").iterdir())
 
 
-@pytest.fixture
-def broken_off(run, monkeypatch):
-    """Run a command that ends when it has paid for something."""
-
-    def broken_off(*words):
-        def cut(fault):
-            if fault == Fault.COMMITTED:
-                raise AdaptiveQsError("power cut")
-
-        monkeypatch.setattr("adaptive_qs.machine._handlers", [cut])
-        assert "power cut" in refused(run(*words), code=1)
-        monkeypatch.setattr("adaptive_qs.machine._handlers", [])
-
-    return broken_off
-
-
-def test_a_run_is_resumed_with_the_rows_of_a_query_in_any_order_and_with_no_others(
-    run, parts, broken_off
-):
-    done(run("ledger", "create", "--ledger", "l.db", "--rho", 1))
-    with duckdb.connect("t.db") as connection:
-        connection.execute("CREATE TABLE now AS SELECT 0 AS shown")
-        connection.execute("CREATE TABLE twice AS SELECT * FROM people")
-
-    def words(*more):
-        sql = "SELECT people.* FROM people, now WHERE age <> shown"
-        query = ("--sql", sql, "--database", "t.db")
-        return ("synthesize", *query, *FIT, "--ledger", "l.db", "--release", "r.zip", *more)
-
-    broken_off(*words())
-    with duckdb.connect("t.db") as connection:
-        connection.execute("UPDATE now SET shown = 1")
-    assert "the private table is not the one" in refused(run(*words("--resume")))
-    with duckdb.connect("t.db") as connection:
-        connection.execute("UPDATE now SET shown = 0")
-        connection.execute("DELETE FROM people")
-        connection.execute("INSERT INTO people SELECT * FROM twice ORDER BY age, job, day")
-    done(run(*words("--resume")))
-
-
 def test_a_signal_that_breaks_off_a_query_stops_the_command(run, parts, unspent, monkeypatch):
     def broken_off(*_):
         with pytest.raises(Stopped):
@@ -229,12 +92,12 @@ def test_a_signal_that_breaks_off_a_query_stops_the_command(run, parts, unspent,
         raise InputError("the query failed")
 
     monkeypatch.setattr("adaptive_qs.run.states.open_engine", broken_off)
-    said = refused(run("answer", *SQL, *FIT, "--out", "a.csv"), code=128 + signal.SIGTERM)
+    said = refused(run("answer", BASE, *FIT, "--out", "a.csv"), code=128 + signal.SIGTERM)
     assert said == "error: stopped before the end: no output was written\n"
 
 
 def test_databases_that_cannot_be_read_are_refused(run, parts, unspent, monkeypatch):
-    command = ("answer", *SQL, *FIT, "--out", "a.csv")
+    command = ("answer", BASE, *FIT, "--out", "a.csv")
     hold = "import duckdb, sys; c = duckdb.connect('t.db'); print(1, flush=True); sys.stdin.read()"
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with subprocess.Popen([sys.executable, "-c", hold], **pipes) as holder:
@@ -296,9 +159,9 @@ def test_what_a_cluster_cannot_take_is_refused_before_learning(
     monkeypatch.setattr(workers, "file_stamp", seen)
     assert "d/b.csv.gz: a worker does not see it" in refused(run("synthesize", "d", *words))
     monkeypatch.setattr("adaptive_qs.run.tables.CODE_BYTES", 2**27)
-    said = refused(run("synthesize", *SQL, *words), code=4)
-    assert "raise --max-memory" in said
-    assert "spent" not in said
+    options = {"rho": 1, "engine": engine, "scheduler": dask_client}
+    with pytest.raises(ResourceExceeded, match="raise --max-memory"):
+        Synthesizer(**options).fit(pd.read_csv("t.csv"), schema=parts / "s.json")
 
 
 def test_codes_on_disk_have_no_name_and_folders_of_the_dead_go(parts):
@@ -312,8 +175,7 @@ def test_codes_on_disk_have_no_name_and_folders_of_the_dead_go(parts):
     dead.mkdir(mode=0o700)
     (dead / ".codes.x.part").write_text("")
     (dead / "codes.db").write_text("codes")
-    query = Query(parts / "t.db", "FROM people", options)
-    with query.open():
+    with private_folder(temporary):
         (alive,) = temporary.iterdir()
         assert alive != dead
         assert alive.stat().st_mode & 0o077 == 0

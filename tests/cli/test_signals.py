@@ -54,12 +54,6 @@ INTERRUPTED = "adaptive_qs.table.sql:interruptible"
 SCHEMA = {"version": 1, "columns": [
     {"name": "n", "type": "integer", "min": 0, "max": 9},
 ]}  # fmt: skip
-ENDLESS = {
-    "recursion": "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n % 9 + 1 FROM r) SELECT n "
-    "FROM r WHERE n > 9",
-    "aggregate": "SELECT count(*) % 9 AS n FROM range(100000000000) a(x), range(1000) b(y) "
-    "WHERE x * y % 7 = 3",
-}
 
 
 def allowed_seconds() -> float:
@@ -107,16 +101,6 @@ def synthesize(folder: Path, *source: str, schema=SCHEMA) -> list[str]:
         subprocess.run([sys.executable, "-m", "adaptive_qs", *ledger], cwd=folder, check=True,
                        capture_output=True)  # fmt: skip
     return ["synthesize", *source, "--schema", "s.json", *budget]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("query", ENDLESS)
-def test_a_query_without_end_of_duckdb(tmp_path, query, number):
-    duckdb = pytest.importorskip("duckdb")
-    duckdb.connect(str(tmp_path / "d.duckdb")).close()
-    arguments = synthesize(tmp_path, "--sql", ENDLESS[query], "--database", "d.duckdb")
-    assert "no output was written" in stop(tmp_path, number, INTERRUPTED, *arguments)
 
 
 @pytest.mark.slow

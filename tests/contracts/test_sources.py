@@ -154,19 +154,6 @@ def in_arrow(folder, first, then):
     return Twin(pa.table({"who": pa.array(whos), "x": x, "who2": pa.array(whos)}), lie)
 
 
-def in_relation(folder, first, then):
-    database = duckdb.connect()
-    database.register("frame", framed(first))
-    database.execute("CREATE TABLE t AS SELECT * FROM frame")
-
-    def lie():
-        database.register("other", framed(then))
-        database.execute("DELETE FROM t")
-        database.execute("INSERT INTO t SELECT * FROM other")
-
-    return Twin(database.table("t"), lie)
-
-
 TWINS = {
     "CSV": of_files("t.csv", lambda frame, path: frame.to_csv(path, index=False)),
     "CSV in place": written_in_place,
@@ -179,7 +166,6 @@ TWINS = {
     "DuckDB": of_files("t.duckdb", in_duckdb),
     "pandas": in_pandas,
     "pyarrow": in_arrow,
-    "relation": in_relation,
 }
 
 
@@ -276,27 +262,6 @@ def test_commands_count_what_they_checked(kind, command, tmp_path, counted, lyin
     files = ["--schema", str(schema), "--out", str(tmp_path / "o.csv"), "--ways", "1"]
     assert main([command, str(table), *files, *options]) == 0
     assert counted == [1]
-
-
-@pytest.mark.parametrize("ledger", [False, True])
-def test_a_query_with_a_coin_in_it_is_run_once(ledger, tmp_path, counted):
-    """Each time that it is run, it gives the victim one row or 200."""
-    with duckdb.connect(str(tmp_path / "d.duckdb")) as database:
-        database.execute("CREATE TABLE t AS SELECT i FROM range(200) r(i)")
-    coin = "CASE WHEN (SELECT random()) < 0.5 THEN i ELSE 0 END"
-    query = (
-        f"SELECT who, CASE who WHEN 0 THEN 'b' ELSE 'a' END AS x FROM (SELECT {coin} who FROM t)"
-    )
-    schema = tmp_path / "s.json"
-    schema.write_text(json.dumps(DECLARED))
-    made = ["--ledger", str(ledger_of(tmp_path, 100.0))] if ledger else []
-    for number in range(8):
-        out = tmp_path / f"{number}.csv"
-        arguments = ["answer", "--sql", query, "--database", str(tmp_path / "d.duckdb"), *made]
-        arguments += ["--schema", str(schema), "--rows-per-person", str(MOST), "--ways", "1"]
-        assert main([*arguments, "--epsilon", "1", "--out", str(out), "--beyond-limits"]) == 0
-    assert len(counted) == 8
-    assert set(counted) <= {1, MOST}
 
 
 HOMES = [(home, "n") for home in range(40)]

@@ -7,7 +7,6 @@ from itertools import combinations
 import numpy as np
 
 from adaptive_qs.evaluation.associations import Association
-from adaptive_qs.evaluation.attack import AttackScore, Membership
 from adaptive_qs.evaluation.checks import CHECKS, Comparison, Finding
 from adaptive_qs.evaluation.columns import column_pairs
 from adaptive_qs.evaluation.evaluation import Evaluation
@@ -17,7 +16,7 @@ from adaptive_qs.evaluation.marginals import (
     marginals_sentence,
 )
 from adaptive_qs.evaluation.models import ModelSettings, Spread, Utility
-from adaptive_qs.evaluation.promise import Promise, Promised
+from adaptive_qs.evaluation.promise import Promised
 from adaptive_qs.evaluation.queries import PartError, QueryError
 from adaptive_qs.evaluation.rows import RowChecks, RuleFacts
 from adaptive_qs.evaluation.rules import RuleCheck
@@ -61,12 +60,6 @@ def utility(target="income", real=0.9, synthetic=0.8):
     return Utility(target, 2, (700, 1_000), 300, *spreads, ("models saw 700 rows only",))
 
 
-def membership(lower=-0.01, upper=0.05, bound=0.4621):
-    score = AttackScore("nearest row", (lower + upper) / 2, lower, upper, 0.512)
-    promise = None if bound is None else Promise(0.015, 1.0, 1e-9, "release.zip")
-    return Membership((score,), 500, 400, 0.95, bound, promise, ("control rows were few",))
-
-
 def queries():
     """Prefixes of single columns and of pairs."""
     single = PartError(("prefix",), 1, 2, 100, False, 0.002, 0.001, 0.0005)
@@ -101,7 +94,6 @@ def made_evaluation(schema=None, ways=2, l1=0.25, v=(0.5, 0.125), pair=None, **c
             domain.names, tuple(matrix(n, x) for x in v), (nothing, nothing)
         ),
         "utility": utility(),
-        "membership": membership(),
         **changes,
     }
     workload = Workload.all_ways(domain, ways)

@@ -16,7 +16,7 @@ import pytest
 import adaptive_qs
 from adaptive_qs.domain import Domain
 from adaptive_qs.errors import DataError, InputError
-from adaptive_qs.evaluation.promise import Promise, find_promise
+from adaptive_qs.evaluation.promise import find_promise
 from adaptive_qs.evaluation.tables import BATCH, TablePair, in_batches
 from adaptive_qs.release.bundle import Bundle, manifest_path, write_manifest
 from adaptive_qs.synthesizer import Synthesizer
@@ -47,7 +47,7 @@ def frame(seed, rows=400):
     return pd.DataFrame({"job": job, "age": age, "flag": age > rng.integers(0, 10, rows)})
 
 
-TRUE, MADE, HELD = frame(1), frame(2), frame(3)
+TRUE, MADE = frame(1), frame(2)
 
 
 def evaluated(*more, **options):
@@ -84,10 +84,9 @@ KINDS = {
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_tables_of_every_kind_are_compared(kind, tmp_path):
-    true, made, held = (KINDS[kind](t, tmp_path / n) for t, n in zip((TRUE, MADE, HELD), "tmc"))
-    found = adaptive_qs.evaluate(true, made, schema=SCHEMA, control=held, workers=1)
+    true, made = (KINDS[kind](t, tmp_path / n) for t, n in zip((TRUE, MADE), "tm"))
+    found = adaptive_qs.evaluate(true, made, schema=SCHEMA, workers=1)
     assert (found.workload, found.rows) == (EXPECTED.workload, EXPECTED.rows)
-    assert found.membership.members == len(TRUE) // 2
 
 
 def test_schemas_of_every_kind_are_taken(tmp_path):
@@ -133,9 +132,10 @@ def test_a_release_gives_the_promise(tmp_path):
     model = Synthesizer(epsilon=1, workers=1).fit(TRUE, schema=SCHEMA)
     model.save(tmp_path / "r.zip")
     for release, name in ((model.release_, "the release"), (tmp_path / "r.zip", "r.zip")):
-        found = evaluated(control=HELD, release=release)
-        assert found.membership.promise == Promise(model.rho_spent_, 1.0, 1e-9, name)
-    found = evaluated(control=HELD)
+        found = evaluated(release=release)
+        promised = found.comparison.promised
+        assert (promised.promise.epsilon, promised.source) == (1.0, name)
+    found = evaluated()
     assert any("privacy promise is not known" in text for text in found.limitations)
     columns = [*SCHEMA["columns"][:2], {"name": "flag", "type": "boolean", "ordered": True}]
     other = {"version": 1, "columns": columns}
@@ -145,9 +145,9 @@ def test_a_release_gives_the_promise(tmp_path):
 
 def test_models_and_rules_are_asked_for_by_name_and_threads_change_nothing():
     options = {"rules": "job determines flag", "target": "flag", "repeats": np.int64(1)}
-    found = evaluated(**options, control=HELD[:90])
+    found = evaluated(**options)
     assert isinstance(found, adaptive_qs.Evaluation)
-    assert (found.utility.target, found.utility.test_rows) == ("flag", 90)
+    assert found.utility.target == "flag"
     assert found.rules.checks[0].rule == "job determines flag"
     assert evaluated().utility is None
     for workers in (None, np.int64(2)):
@@ -163,7 +163,6 @@ REFUSED = {
     "true": ((WRONG, MADE, SCHEMA), {}, "^the true table: column 'job' has a value"),
     "synthetic": ((TRUE, WRONG, SCHEMA), {}, "^the synthetic table: column 'job'"),
     "fractions": ((TRUE, MADE.assign(age=0.5), SCHEMA), {}, "round its numbers"),
-    "control": (TABLES, {"control": WRONG}, "^the control table: col"),
     "coded": ((read_table(TRUE, PARSED), MADE, {"a": 2}), {}, "^the true coded table has other"),
     "no table": ((TRUE, 7, SCHEMA), {}, "^the synthetic table is not an eager pandas"),
     "no file": (("none.csv", MADE, SCHEMA), {}, "^none.csv: "),
@@ -178,7 +177,6 @@ REFUSED = {
     "workers": (TABLES, {"workers": 0}, "workers is 0"),
     "release": (TABLES, {"release": 3}, "release is no release"),
     "missing release": (TABLES, {"release": "none.zip"}, "^none.zip: "),
-    "true as control": (TABLES, {"control": TRUE}, "held out"),
 }
 
 
@@ -275,13 +273,13 @@ def test_the_promise_of_a_bundle_and_of_the_statement_beside_a_table_is_what_was
 ):
     manifest, path = Bundle.load(release).manifest, tmp_path / "o.csv"
     found = find_promise(release, path, PROMISED_SCHEMA)
-    assert found.promise == Promise(manifest.rho_spent, 1.0, 1e-6, "r.zip")
+    assert (found.promise, found.source) == (manifest, "r.zip")
     assert isinstance(found.release, Bundle)
     assert found.limitation is None
     write_manifest(manifest, path, sampling={"seed": 1, "rows": 5}, charges=[])
     found = find_promise(None, path, PROMISED_SCHEMA)
     assert found.release == manifest
-    assert found.promise == Promise(manifest.rho_spent, 1.0, 1e-6, "o.csv.manifest.json")
+    assert (found.promise.epsilon, found.source) == (1.0, "o.csv.manifest.json")
     manifest_path(path).write_text("no json")  # a bundle goes before it
     assert find_promise(release, path, PROMISED_SCHEMA).promise is not None
     assert find_promise(None, path, PROMISED_SCHEMA).promise is None
@@ -291,7 +289,7 @@ def test_rho_is_not_the_whole_promise_where_values_were_discovered(tmp_path):
     path = saved(tmp_path, schema_of(private_values=3, catch_all="other"))
     assert Bundle.load(path).manifest.delta_spent > 0
     promise = find_promise(path, tmp_path / "o.csv", Bundle.load(path).schema).promise
-    assert (promise.rho, promise.epsilon, promise.delta) == (None, 1.0, 1e-6)
+    assert (promise.epsilon, promise.delta) == (1.0, 1e-6)
 
 
 def test_what_is_no_release_or_of_another_schema_is_not_that_of_the_table(release, tmp_path):

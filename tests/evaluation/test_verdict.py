@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 
 from adaptive_qs.domain import Domain
-from adaptive_qs.evaluation.attack import AttackScore, Membership
 from adaptive_qs.evaluation.checks import GRADES, Finding, named, overall_finding, plain
 from adaptive_qs.evaluation.columns import ColumnPair
 from adaptive_qs.evaluation.evaluation import evaluate
-from adaptive_qs.evaluation.promise import Promise, Promised
+from adaptive_qs.evaluation.promise import Promised
 from adaptive_qs.evaluation.queries import PartError, QueryError
 from adaptive_qs.evaluation.rows import RowChecks, RuleFacts, UnseenPairs
 from adaptive_qs.evaluation.rules import RuleCheck
@@ -26,7 +25,6 @@ from .made import (
     made_evaluation,
     made_schema,
     marginals_finding,
-    membership,
     queries,
     tables,
     utility,
@@ -122,15 +120,12 @@ def test_the_headline_is_never_better_than_what_is_below(grades):
 
 
 def test_close_marginals_do_not_hide_lost_associations():
-    evaluation = made_evaluation(v=(0.5, 0.125), l1=0.0, membership=membership(0.3, 0.4))
+    evaluation = made_evaluation(v=(0.5, 0.125), l1=0.0)
     found, verdict = evaluation.findings, evaluation.verdict
     assert (verdict.overall.word, found["association"].word) == ("far", "losses")
     assert (found["workload"].grade, verdict.uses["the workload"]) == ("good", "fair")
     assert verdict.brief[4:] == [plain(found["association"].said)]  # the worst of the others
     assert not any("\u00a0" in line for line in verdict.brief)
-    alarm = made_evaluation(membership=membership(0.5, 0.6)).verdict
-    assert alarm.overall.word == "alarm"
-    assert alarm.brief[1].startswith("Do not share the table before this is explained. Suitable")
 
 
 def shares(broken):
@@ -139,15 +134,6 @@ def shares(broken):
 
 def unseen(off, expected):
     return UnseenPairs(off, expected, ((("age", "city"), off),))
-
-
-def attacks(*scores, bound=0.05):
-    promise = None if bound is None else Promise(0.001, None, None, "given")
-    found = tuple(AttackScore(name, *rest, 0.6) for name, *rest in scores)
-    return Membership(found, 1_000, 1_000, 0.95, bound, promise, ())
-
-
-WIDE, NARROW = ("wide", 0.10, -0.02, 0.22), ("narrow", 0.09, 0.06, 0.12)
 
 
 @pytest.mark.parametrize(
@@ -171,21 +157,12 @@ WIDE, NARROW = ("wide", 0.10, -0.02, 0.22), ("narrow", 0.09, 0.06, 0.12)
         ("utility", utility(synthetic=0.6), "poor", "large loss"),
         ("utility", utility(synthetic=0.4), "poor", "large loss"),
         ("utility", utility(real=0.5, synthetic=0.5), "plain", "no gain"),
-        ("membership", membership(), "good", "no gain"),
-        ("membership", membership(0.02, 0.1), "fair", "some gain"),
-        ("membership", membership(0.5, 0.6), "poor", "alarm"),
-        ("membership", membership(0.5, 0.6, None), "fair", "some gain"),
-        # its lower end is above the bound although another attack has the larger estimate
-        ("membership", attacks(WIDE, NARROW), "poor", "alarm"),
-        ("membership", attacks(WIDE, NARROW, bound=None), "fair", "some gain"),
     ],
 )  # fmt: skip
 def test_facts_have_a_grade_and_a_word(name, facts, grade, word):
     evaluation = same_tables(**{name: facts})
     found = evaluation.findings[name]
     assert (found.grade, found.word) == (grade, word)
-    if name == "membership" and len(facts.scores) > 1:
-        assert "(narrow) gains 0.090, between 0.060 and 0.120" in found.said
     if grade == "poor" and name != "utility":
         assert evaluation.verdict.overall.grade == "poor"
     assert (evaluation.verdict.overall.word == word) == (
@@ -202,16 +179,15 @@ def test_of_few_rows_no_share_of_unseen_pairs_is_named():
 @pytest.mark.parametrize(
     ("statement", "text"),
     [
-        (SimpleNamespace(drafted=False, insecure=False), "the promise holds without it"),
+        (SimpleNamespace(drafted=False, insecure=False), None),
         (SimpleNamespace(drafted=False, insecure=True), "its noise is known"),
         (SimpleNamespace(drafted=True, insecure=False), "does not cover what the schema reveals"),
         (None, "The privacy promise is not known"),
     ],
 )
 def test_a_promise_is_claimed_only_if_there_is_one(statement, text):
-    found = made_evaluation(membership=None, promised=Promised(statement)).findings["membership"]
-    assert text in found.said
-    assert ("the promise holds" in found.said) == (text == "the promise holds without it")
+    found = Promised(statement).limitation
+    assert found is None if text is None else text in found
 
 
 def test_more_than_three_names_are_counted():

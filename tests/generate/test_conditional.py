@@ -80,17 +80,17 @@ RARE = {0: np.array([0.0, 1e-3, 0.0]), 1: np.array([0.0, 0.0, 0.0, 1e-3]), 3: np
 @pytest.mark.parametrize("kind", ["chains", "exact"])
 def test_rows_follow_the_conditional_distribution(kind, boxes):
     model, joint = fitted(kind)
-    wanted = select_boxes(DOMAIN, model, [boxes], ROWS)
+    wanted = select_boxes(DOMAIN, model, boxes, ROWS)
     truth = sum(taken(joint, box) for box in boxes)
     assert_drawn_from(histogram(wanted.states.rows, DOMAIN), truth / truth.sum())
     error = 1e-6 if kind == "exact" else max(relative_error(joint, box) for box in boxes)
-    assert wanted.shares == pytest.approx((truth.sum(),), rel=SIGMAS * error)
+    assert wanted.share == pytest.approx(truth.sum(), rel=SIGMAS * error)
 
 
 @pytest.mark.parametrize("kind", ["chains", "exact"])
 def test_pages_are_the_rows_of_the_box_and_have_its_marginals(kind):
     model, joint = fitted(kind)
-    wanted = select_boxes(DOMAIN, model, [[ONE]], 3_000)
+    wanted = select_boxes(DOMAIN, model, [ONE], 3_000)
     rows = np.concatenate(list(wanted.draw(3_000, 3, 1)))
     truth = taken(joint, ONE)
     truth /= truth.sum()
@@ -105,30 +105,14 @@ def test_pages_are_the_rows_of_the_box_and_have_its_marginals(kind):
         assert np.abs(share - margin(truth, clique)).sum() < sampled
 
 
-def test_kinds_come_in_equal_numbers_on_every_page(monkeypatch):
-    monkeypatch.setattr("adaptive_qs.generate.rows.PAGE_CODES", 4)
-    monkeypatch.setattr("adaptive_qs.generate.conditional.LEAST_ROWS", 100)
-    model, _ = fitted("chains", rows=500)
-    kinds = [[{0: row}] for row in np.eye(3)]
-    wanted = select_boxes(DOMAIN, model, kinds, 250)
-    assert sum(wanted.shares) == pytest.approx(1)
-    done = np.zeros(3)
-    pages = list(wanted.draw(1_000, 1, 1))
-    assert len(pages) > 2
-    for page in pages:
-        done += np.bincount(page[:, 0], minlength=3)
-        assert np.ptp(done) <= 1
-
-
-def test_a_kind_without_rows_is_named():
+def test_a_condition_without_rows_is_refused():
     model, joint = fitted("exact")
     empty = joint.copy()
     empty[1] = 0
     fit = ExactFit(Joint(DOMAIN), (empty / empty.sum()).ravel(), 1.0, 0.0, 1, 0.0)
     model = replace(model, chains=ExactChains(fit, ROWS, model.chains.rng, 1))
-    with pytest.raises(NoRowsError) as caught:
-        select_boxes(DOMAIN, model, [[{0: np.eye(3)[0]}], [{0: np.eye(3)[1]}]], 100)
-    assert caught.value.kind == 1
+    with pytest.raises(NoRowsError):
+        select_boxes(DOMAIN, model, [{0: np.eye(3)[1]}], 100)
 
 
 def test_a_wide_attribute_is_weighed_in_parts(monkeypatch):

@@ -33,7 +33,7 @@ from .runs import RUNS, Members
 
 FILE = Path(__file__).with_name("digests.json")
 DIGITS = 6
-ROWS = ("sample", "plain", "where", "balance", "both", "homes", "persons", "trips")
+ROWS = ("sample", "plain", "where", "homes", "persons", "trips")
 """Members that are synthetic rows."""
 LIBRARIES = ("numpy", "scipy", "numba", "pyarrow", "pandas")
 

@@ -132,15 +132,13 @@ def _synthesized(table: str, schema: Any, **options: Any) -> Members:
 
 
 def _sampled() -> Members:
-    """Samples under conditions, balanced ones, and one of a condition that few rows meet."""
+    """Samples of all rows, and of those that meet a condition."""
     model = _fitted("open", LEARNING, rho=1.0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return {
             "plain": _rows(model.sample(300, seed=1)),
             "where": _rows(model.sample(100, seed=2, where="town = Ulm and age >= 30")),
-            "balance": _rows(model.sample(100, seed=3, balance="town")),
-            "both": _rows(model.sample(60, seed=4, where="pay < 400", balance="town")),
         }
 
 

@@ -1,4 +1,4 @@
-"""Rows of a release that meet a condition or come in equal numbers: in Python and as commands."""
+"""Rows of a release that meet a condition: in Python and as commands."""
 
 from __future__ import annotations
 
@@ -100,22 +100,6 @@ def test_the_number_of_rows_is_that_of_the_condition(model):
     assert drawing.coded().num_rows == drawing.rows
 
 
-@pytest.mark.parametrize("rows", [7, 1_000])
-@pytest.mark.usefixtures("by_chains")
-def test_values_come_in_equal_numbers(model, rows):
-    made = model.sample(rows, seed=1, balance="town", where="age >= 30")
-    counts = made.town.value_counts()
-    assert set(counts.index) == {"a", "b", "c"}
-    assert counts.max() - counts.min() <= 1
-    assert (made.age >= 30).all()
-    assert not made.town.iloc[:7].is_monotonic_increasing
-
-
-def test_a_balanced_bin_is_a_value(model):
-    codes = model.release_.sample(1_000, seed=1, balance="age")
-    assert np.ptp(np.bincount(codes.columns[1], minlength=10)) == 0
-
-
 @pytest.mark.slow
 def test_the_seed_decides_and_the_workers_do_not(model):
     made = [
@@ -131,9 +115,7 @@ def test_the_seed_decides_and_the_workers_do_not(model):
     [
         ({"where": "sex = X"}, "neither a column nor a value of 'sex'"),
         ({"where": "sex = F and sex = M"}, "no row can meet"),
-        ({"balance": "sexx"}, "did you mean 'sex'"),
-        ({"balance": "sex", "where": "sex = F"}, "nothing to balance"),
-        ({"balance": "age", "where": "(sex = F or well = yes) and town = a"}, None),
+        ({"where": "(sex = F or well = yes) and town = a"}, None),
         ({"where": "sex = F", "num_rows": 0}, "the number of rows is 0"),
     ],
 )
@@ -176,10 +158,9 @@ def breaks_rules(table):
 def test_steered_rows_meet_the_rules_of_the_schema(ruled, monkeypatch, cells):
     small = partial(module.SynthesisSettings, exact_cells=cells, fit_rows=4_000)
     monkeypatch.setattr(module, "SynthesisSettings", small)
-    made = ruled.sample(600, seed=1, where="age < 27 and age >= 12", balance="sex")
+    made = ruled.sample(600, seed=1, where="age < 27 and age >= 12")
     assert not breaks_rules(made).any()
     assert made.age.between(12, 26).all()
-    assert made.sex.value_counts().tolist() == [300, 300]
 
 
 @pytest.mark.parametrize(
@@ -190,10 +171,10 @@ def test_a_condition_that_contradicts_a_rule_is_refused(ruled, where):
         ruled.sample(10, seed=1, where=where)
 
 
-def test_too_many_kinds_are_refused(model, monkeypatch):
-    monkeypatch.setattr("adaptive_qs.generate.conditional.MOST_BOXES", 9)
-    with pytest.raises(InputError, match="10 parts, and 9 is the most"):
-        model.sample(10, balance="age")
+def test_too_many_parts_are_refused(model, monkeypatch):
+    monkeypatch.setattr("adaptive_qs.generate.conditional.MOST_BOXES", 1)
+    with pytest.raises(InputError, match="2 parts, and 1 is the most"):
+        model.sample(10, where="sex = F or town = a")
 
 
 @pytest.mark.usefixtures("by_chains")
@@ -207,18 +188,14 @@ def test_rows_that_the_release_hardly_has_come_with_a_warning(model):
 @pytest.mark.usefixtures("bundle")
 def test_the_command_says_what_it_drew_and_the_sidecar_draws_it_again(capsys):
     options = ["--rows", "60", "--seed", "4", "--out", "old.csv"]
-    assert main(["sample", "r.zip", "--where", OLD, "--balance", "town", *options]) == 0
+    assert main(["sample", "r.zip", "--where", OLD, *options]) == 0
     said = capsys.readouterr()
     assert f"where    {OLD} (" in said.out
-    assert "balance  town" in said.out
     made = pd.read_csv("old.csv")
     assert is_old(made).all()
-    assert made.town.value_counts().tolist() == [20, 20, 20]
     sampling = json.loads(Path("old.csv.manifest.json").read_text())["sampling"]
-    assert (sampling["where"], sampling["balance"]) == (OLD, "town")
-    again = Synthesizer.load("r.zip").sample(
-        sampling["rows"], sampling["seed"], sampling["where"], sampling["balance"]
-    )
+    assert sampling["where"] == OLD
+    again = Synthesizer.load("r.zip").sample(sampling["rows"], sampling["seed"], OLD)
     pd.testing.assert_frame_equal(again, made, check_dtype=False)
 
 

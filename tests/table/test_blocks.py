@@ -15,12 +15,9 @@ import pyarrow as pa
 import pytest
 
 import adaptive_qs
-from adaptive_qs.domain import Domain
-from adaptive_qs.evaluation.attack import Stack, closeness_scores
 from adaptive_qs.evaluation.tables import in_batches
 from adaptive_qs.privacy import noise
 from adaptive_qs.privacy.noise import InsecureSeed
-from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.schema import Schema
 from adaptive_qs.table.write import write_table
 
@@ -90,11 +87,7 @@ def resumed(folder):
 
 
 def evaluated(_):
-    rng = np.random.default_rng(0)
-    domain = Domain.from_sizes({"a": 3, "b": 4})
-    table = CodedTable.from_codes(domain, [rng.integers(0, n, 23) for n in domain.sizes])
-    stack = Stack.from_parts([(table, rng.integers(0, 23, number)) for number in (23, 20, 9, 8)])
-    return closeness_scores(stack).tolist(), [*in_batches(_squares, range(11), 2, None)]
+    return [*in_batches(_squares, range(11), 2, None)]
 
 
 def _squares(items):
@@ -115,7 +108,6 @@ CASES = {
         "Synthesizer.fit", f, LEARNT, insecure_seed=3
     ),
     "ledger.store.PIECE_BYTES": resumed,
-    "evaluation.attack._BLOCK": evaluated,
     "evaluation.tables.BATCH": evaluated,
 }
 

@@ -117,16 +117,6 @@ def test_every_form_of_a_table_keeps_the_same_rows(tmp_path):
         assert kept(source, 7, exactly=True) == filled
 
 
-def test_a_relation_of_a_database_keeps_the_same_rows():
-    duckdb = pytest.importorskip("duckdb")
-    from adaptive_qs.table.sql import Relation
-
-    frame = table([(f"p{k % 4}", k % 3, "xy"[k % 2]) for k in range(40)]).astype({"a": int})
-    with duckdb.connect() as connection:
-        relation = connection.from_df(frame.sample(frac=1, random_state=2))
-        assert kept(Relation(relation)) == kept(frame)
-
-
 def test_columns_still_to_be_learnt_tell_rows_apart():
     columns = [{"name": "a", "type": "integer", "private_bins": 2}, COLUMNS[1]]
     schema = Schema.parse({"version": 1, "person": "who", "columns": columns})

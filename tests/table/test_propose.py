@@ -16,11 +16,12 @@ import pytest
 from adaptive_qs.cli.entry import main
 from adaptive_qs.errors import DataError
 from adaptive_qs.table.bins import CROWDED, bins_for
-from adaptive_qs.table.encode import read_table
+from adaptive_qs.table.encode import decode, read_table
 from adaptive_qs.table.propose import Profile, propose
 from adaptive_qs.table.schema import AS_PROPOSED, TAKEN_FROM_DATA, Schema
 from adaptive_qs.table.spellings import FORMATS, in_natural_order
 from adaptive_qs.table.text import PLAIN_TIMES, Spelling
+from adaptive_qs.table.write import write_table
 
 from . import helpers
 
@@ -236,7 +237,8 @@ def test_numbers_in_the_form_of_a_country_are_read_and_written_in_it(tmp_path, d
     assert proposal.schema.names == tuple(columns)
     for name, (_, form) in FORMS.items():
         column, plain = map(proposal.schema.column, (name, f"{name} plain"))
-        assert column == plain.model_copy(update={"name": name, **form})
+        update = {"name": name, "fixed_decimals": column.fixed_decimals, **form}
+        assert column == plain.model_copy(update=update)
         assert f'numbers with "{next(iter(form))}" ' in proposal.notes[name]
     few = proposal.schema.column("few, with words")
     assert (few.decimal, few.missing, few.num_values) == (",", ("?",), 3)
@@ -378,9 +380,8 @@ PROPOSED |= {
     way: (DAYS.strftime(way), {"type": "date", "format": way, **SPAN}, "")
     for way in ("%d.%m.%Y", "%m/%d/%Y", "%d/%m/%Y", "%Y/%m/%d")
 }
-PROPOSED["%Y%m%d"] = (
-    DAYS.strftime("%Y%m%d").astype(int), {"type": "date", "format": "%Y%m%d", **SPAN}, ""
-)  # fmt: skip
+for way in ("%Y%m%d", "%y%m%d"):
+    PROPOSED[way] = (DAYS.strftime(way).astype(int), {"type": "date", "format": way, **SPAN}, "")
 for infinite in (["inf"], ["-inf"], ["inf", "-inf"]):
     for kind, numbers in (("integer", np.floor(AMOUNTS)), ("numeric", AMOUNTS)):
         cells = np.concatenate([[float(text) for text in infinite], numbers[len(infinite) :]])
@@ -402,7 +403,8 @@ def test_columns_are_proposed_for_what_they_look_like_with_a_note_where_one_is_d
     assert proposal.schema.column("code").bin_edges[-2] == 1e9
 
 
-DATES = [way for way in (*PLAIN_TIMES, *FORMATS) if way not in ("%Y%m%d", "%d %B %Y", "%B %d, %Y")]
+COMPACT = ("%Y%m%d", "%y%m%d")
+DATES = [way for way in (*PLAIN_TIMES, *FORMATS) if way not in (*COMPACT, "%d %B %Y", "%B %d, %Y")]
 
 
 @pytest.mark.parametrize("way", DATES)
@@ -556,7 +558,8 @@ ORDERS_ORDERED = [
     "Jan Feb Mar Dec", "january april DECEMBER", "Mon Tues Thu Sun", "Q1 Q2 Q4", "low medium high",
     "very_low low high", "Small Medium Large", "XS S M XL",
     "Strongly disagree|Disagree|Neutral|Agree|Strongly agree",
-    "never rarely sometimes often always", "none one two ten", "A B C D E F G", "A+ A A- B F",
+    "never rarely sometimes often always", "none one two ten", "A B C D E F G",
+    "A B C D E", "A+ A A- B F",
     "A1 A2 B1 C5", "Dec-2017|Jan-2018|Feb-2018", "< 1 year|1 year|9 years|10+ years",
     "36 months|60 months", "under 18|18-24|25-34|65+", "17 and under|18 to 64|65 and over",
     "0|1-2|3-4|5 or more", "<=50K|>50K", "$1,000 to $9,999|$10,000 - $20,000|$20k+", "1st 2nd 10th",
@@ -566,7 +569,8 @@ ORDERS_ORDERED = [
     "$900|$2 k|$3k", "Under 25k|25k-50k|50k-100k|Over 100k", "2 BR|3 BR",
 ]  # fmt: skip
 UNORDERED = [
-    "red green blue", "Jan Feb other", "low medium high unknown", "S M", "A B", "B C D", "A B AB O",
+    "red green blue", "Jan Feb other", "low medium high unknown", "S M", "A B", "A B C", "B C D",
+    "A B AB O",
     "F M", "yes no", "10 Main Street|2 Oak Avenue", "1 - Male|2 - Female", "12 hours|1 day",
     "7-Eleven|3M", "Jan", "3 years", "2 k|1 m|5 m", "900|1.5 m|20 m", "500k|1M|2M",
     "1 k - 2 m|3 k - 4 m", "9 am|10 am|11 am", "11 pm|12 pm", "9+|10", "0-10|5|20", "1-2|10-3",
@@ -609,8 +613,9 @@ def test_frequent_values_inside_bins_are_asked_for():
     )
     asked = {c.name: getattr(c, "private_heaps", None) for c in propose(frame).schema.columns}
     assert asked == {
-        "price": 50, "rent": 50, "gain": 50, "smooth": None, "even": None, "single": None,
+        "price": 50, "rent": 50, "gain": None, "smooth": None, "even": None, "single": None,
     }  # fmt: skip
+    assert propose(frame).schema.column("gain").step == 100
 
 
 def test_codes_keep_their_leading_zeros(tmp_path):
@@ -645,3 +650,54 @@ def test_proposed_decimals_fit_the_larger_end_of_the_range(tmp_path, sign):
     assert (column.type, column.decimals) == ("numeric", None)
     path.write_text(f"x\n{sign}99999999.123456\n0.5\n7.25\n")
     assert propose(path).schema.columns[0].decimals == 6
+
+
+def test_what_comes_out_is_spelled_as_what_went_in(tmp_path):
+    """Also numbers of which only a few are no multiples, and likely missing markers."""
+    limits = RNG.integers(1, 80, N) * 10_000
+    limits[7] = 12_345
+    height = np.where(np.arange(N) % 50 == 0, -1, RNG.integers(150, 200, N))
+    cells = {
+        "price": written("{:.2f}", RNG.integers(100, 9_999, N) / 10),
+        "float": written("{:.1f}", RNG.integers(0, 9_999, N)),
+        "flag": np.where(RNG.random(N) < 0.5, "FALSE", "TRUE"),
+        "at": TIMES.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "limit": limits,
+        "height": height,
+        "answer": RNG.choice(["k.A.", "ja", "nein"], N),
+    }
+    path = tmp_path / "t.csv"
+    pd.DataFrame(cells).to_csv(path, index=False)
+    schema = propose(path).schema
+    made = decode(read_table(path, schema), schema, np.random.default_rng(0))
+    write_table(made, tmp_path / "o.csv", schema)
+    before, after = (pd.read_csv(tmp_path / name, dtype=str) for name in ("t.csv", "o.csv"))
+    for name, pattern in {"price": r"\d+\.\d\d", "float": r"\d+\.0", "limit": r"\d+0000"}.items():
+        assert after[name].str.fullmatch(pattern).all(), name
+    for name in ("flag", "height", "answer"):
+        assert set(after[name]) <= set(before[name]) | set(map(str, range(150, 200)))
+    assert (after.height == "-1").sum() == (height == -1).sum()
+    assert (schema.column("height").missing, schema.column("answer").missing) == (
+        ("-1",),
+        ("k.A.",),
+    )
+    at = [pd.to_datetime(frame["at"]) for frame in (before, after)]
+    assert (at[0].dt.floor("D") - at[1].dt.floor("D")).abs().max() < pd.Timedelta(days=92)
+    assert after["at"].str.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ").all()
+    frames = [pd.read_csv(tmp_path / name) for name in ("t.csv", "o.csv")]
+    assert [*frames[0].dtypes] == [*frames[1].dtypes]
+
+
+def test_a_day_keeps_its_course(tmp_path):
+    hours = RNG.choice(24, 20_000, p=np.arange(24) / 276)
+    times = pd.Timestamp("2024-05-01") + pd.to_timedelta(
+        24 * RNG.integers(0, 5, 20_000) + hours, "h"
+    )
+    column, _ = proposed(tmp_path, times)
+    assert column.granularity == "hour"
+
+
+def test_mixed_formats_of_dates_are_the_reason():
+    mixed = [*DAYS[:300].strftime("%d.%m.%Y"), *DAYS[300:].strftime("%Y-%m-%d")]
+    left_out = propose(pd.DataFrame({"x": mixed, "y": [1, 2] * 300})).left_out
+    assert left_out["x"].startswith("dates in several formats")

@@ -255,6 +255,8 @@ class NumberColumn(RangeColumn):
     thousands: GroupSign | None = None
     """What parts groups of three digits in text: 1.234,5 with "." (and decimal ","). Cells may do
     without, CSV is written with it. " " takes no-break spaces as well."""
+    fixed_decimals: Annotated[int, Field(ge=1, le=9)] | None = None
+    """Decimals that every number has in CSV, zeros included: 902.10 with 2. Fewer without it."""
     private_bins: Annotated[int, Field(ge=2, le=1000)] | None = None
     """The largest number of bins that a run learns from the rows and pays for, with about equally
     many rows each, and ends if these are not declared. Values outside the ends are clipped, or
@@ -391,10 +393,17 @@ class NumberColumn(RangeColumn):
 
     def csv_texts(self, values: pa.Array) -> pa.Array:
         """Return values as CSV has them."""
-        return cells.numbers_written(super().csv_texts(values), self.spelling)
+        texts = values
+        if self.fixed_decimals is not None:
+            texts = values.cast(pa.decimal128(38, self.fixed_decimals)).cast(pa.string())
+        return cells.numbers_written(super().csv_texts(texts), self.spelling)
 
     @model_validator(mode="after")
     def _check_spelling(self) -> Self:
+        if self.fixed_decimals is not None and self.fixed_decimals < (self.places or 0):
+            raise ValueError("fixed_decimals are fewer than decimals: raise them")
+        if self.fixed_decimals is not None and self.places is None:
+            raise ValueError("fixed_decimals need decimals, to which values are rounded: add them")
         if self.decimal == self.thousands:
             raise ValueError(f"decimal and thousands are both {self.decimal!r}: change one of them")
         return self
@@ -436,11 +445,3 @@ class NumberColumn(RangeColumn):
         if own:
             words += f", own bin{'s' if len(own) > 1 else ''}: {join_first(own, 3)}"
         return words + beyond
-
-    def points_between(self, low: NDArray[Any], high: NDArray[Any]) -> tuple[Codes, Codes]:
-        """Return the first and the last point of intervals."""
-        return low, high
-
-    def to_points(self, numbers: NDArray[Any]) -> Codes:
-        """Return the points of values."""
-        return self._kept(numbers)

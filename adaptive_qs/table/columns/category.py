@@ -361,6 +361,8 @@ class BooleanColumn(ColumnBase):
     """Whether false < true means something (for prefix and range queries)."""
     outside: Literal["refuse", "missing"] = "refuse"
     """What happens to a cell that is no boolean."""
+    words: tuple[Text, Text] = ("false", "true")
+    """How CSV has false and true; other words are read as well."""
 
     num_values: ClassVar[int] = 2
     listed: ClassVar[tuple[bool, bool]] = (False, True)
@@ -382,6 +384,14 @@ class BooleanColumn(ColumnBase):
         """Draw values evenly inside bins."""
         return pa.array(codes == 1)
 
+    def _check_values(self) -> None:
+        if self.words[0].lower() not in FALSE_WORDS or self.words[1].lower() not in TRUE_WORDS:
+            raise ValueError("words are not read as false and true: see the guide to schemas")
+
+    def csv_texts(self, values: pa.Array) -> pa.Array:
+        """Return values as CSV has them."""
+        return pc.if_else(values, *cells.to_arrow(self.words[::-1]))
+
     def value_labels(self) -> list[str]:
         """Return the labels of the values."""
         return ["false", "true"]
@@ -394,4 +404,12 @@ class BooleanColumn(ColumnBase):
     @classmethod
     def draft(cls, name: str, profile: Profile) -> Draft | None:
         """Return a draft if the cells are "true" and "false", in any case."""
-        return Draft({"type": "boolean"}) if profile.truth else None
+        if not profile.truth:
+            return None
+        by_word = {value.lower(): value for value in profile.values}
+        like = next(iter(by_word.values()))
+        case = str.upper if like.isupper() else str.title if like.istitle() else str
+        words = [by_word.get(word, case(word)) for word in ("false", "true")]
+        if words != ["false", "true"]:
+            return Draft({"type": "boolean", "words": words})
+        return Draft({"type": "boolean"})

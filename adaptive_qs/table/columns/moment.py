@@ -329,9 +329,9 @@ class DatetimeColumn(MomentColumn):
 
 def _drafted(profile: Profile, days: bool) -> Draft | None:
     """Return the draft for moments, all or not all of them days; None for other cells."""
-    compact = _compact_dates(profile)
-    if compact is not None:
-        return Draft(_periods(profile, "%Y%m%d", compact)) if compact.days == days else None
+    for digits in ("%Y%m%d", "%y%m%d"):
+        if (compact := _compact_dates(profile, digits)) is not None:
+            return Draft(_periods(profile, digits, compact)) if compact.days == days else None
     if profile.numeric or not profile.dated:
         return None
     spans = profile.spans or {}
@@ -350,11 +350,11 @@ def _drafted(profile: Profile, days: bool) -> Draft | None:
     return Draft(_periods(profile, way, span))
 
 
-def _compact_dates(profile: Profile) -> Span | None:
-    """Return the span of integers that are dates such as 20201231; None for others."""
+def _compact_dates(profile: Profile, way: str) -> Span | None:
+    """Return the span of integers that are dates such as 20201231 or 201231; None for others."""
     if not (profile.numeric or profile.dated):
         return None
-    span = (profile.spans or {}).get("%Y%m%d")
+    span = (profile.spans or {}).get(way)
     if span is None or not profile.integers or len(profile.points) < 5:
         return None
     first, last = to_seconds(dt.date(1800, 1, 1)), to_seconds(dt.date(2200, 1, 1))
@@ -372,9 +372,9 @@ def _periods(profile: Profile, way: str | None, span: Span) -> dict[str, Any]:
         finest = ("day", "week", *finest)
     if not span.days:
         finest = ("hour", *finest)
-    most = binning.periods_for(profile.filled)
     for unit in finest:
-        if find_period(last, unit) - find_period(first, unit) < most:
+        limit = binning.hours_for if unit == "hour" else binning.periods_for
+        if find_period(last, unit) - find_period(first, unit) < limit(profile.filled):
             break
     ends = (first.date(), last.date()) if span.days else (first, last)
     content = {

@@ -18,7 +18,6 @@ from adaptive_qs.table.columns.base import (
     CellType,
     Draft,
     bin_label,
-    binning,
     cells,
     np,
     pa,
@@ -53,6 +52,8 @@ class IntegerColumn(NumberColumn):
     """Number of bins of equal width (up to one)."""
     bin_starts: tuple[Integer64, ...] | None = None
     """First value of every bin, ascending, the first one being min."""
+    step: Annotated[int, Field(ge=2, lt=10**18)] | None = None
+    """Decoded values are multiples of this number, which every bin holds; others can be read."""
     heaps: tuple[Integer64, ...] = ()
     learnt: Annotated[tuple[Learnt, ...], Field(min_length=1)] | None = None
     """What was learnt from private rows and paid for, as the program notes it."""
@@ -60,9 +61,13 @@ class IntegerColumn(NumberColumn):
     whole = True
     greatest = 10**18 - 1
     places: ClassVar[int] = 0
-    resolution: ClassVar = 1.0
     number_type: ClassVar[CellType] = "integer"
-    bin_keys = ("bins", "bin_starts")
+    bin_keys = ("bins", "bin_starts", "step")
+
+    @property
+    def resolution(self) -> float:
+        """Distance between neighbouring amounts."""
+        return float(self.step or 1)
 
     @cached_property
     def starts(self) -> tuple[int, ...] | None:
@@ -97,6 +102,11 @@ class IntegerColumn(NumberColumn):
             starts = (*self.bin_starts, self.max + 1)
             if starts[0] != self.min or any(a >= b for a, b in pairwise(starts)):
                 raise ValueError("bin_starts must begin with min and ascend up to max at most")
+        if self.step is not None:
+            if self.starts is None:
+                raise ValueError("step needs bins or bin_starts: add them")
+            if np.subtract(*self.point_ends()).max() > 0:
+                raise ValueError(f"a bin holds no multiple of the step {self.step}: use wider bins")
 
     def _check_ends(self) -> None:
         self._check_number(self.private_bins or 1)
@@ -154,8 +164,9 @@ class IntegerColumn(NumberColumn):
 
     def from_amounts(self, amounts: NDArray[np.float64]) -> pa.Array:
         """Return values for amounts; null for NaN."""
-        known = ~np.isnan(amounts)
-        return pa.array(np.rint(np.where(known, amounts, 0)).astype(np.int64), mask=~known)
+        known, step = ~np.isnan(amounts), self.step or 1
+        steps = np.rint(np.where(known, amounts, 0) / step) * step
+        return pa.array(steps.astype(np.int64), mask=~known)
 
     def value_labels(self) -> list[str]:
         """Return the labels of the values."""
@@ -172,35 +183,41 @@ class IntegerColumn(NumberColumn):
         """Return a draft if all cells are integers and neither labels nor identifiers."""
         if not (profile.numeric and profile.integers):
             return None
-        if labels := CategoricalColumn.draft(name, profile):
+        if (labels := CategoricalColumn.draft(name, profile)) is not None:
             return labels
-
-        points, weights, clip, note = profile.trimmed()
-        low, high = int(points[0]), int(points[-1])
-        if max(abs(low), abs(high)) >= MAX_EXACT:
-            return Draft(None, "an identifier: integers of more than 15 digits")
-        years = low >= binning.YEARS[0] and high <= binning.YEARS[1]
-        if not years and (reason := profile.explain_identifier(name)):
-            return Draft(None, reason)
-        content, own_note = profile.draft_integers(points, weights)
-        return Draft({"type": "integer", **content, **clip}, note or own_note)
+        content, note = profile.draft_integers(name, MAX_EXACT)
+        return Draft(content and {"type": "integer", **content}, note)
 
     def point_ends(self, codes: Codes | None = None) -> tuple[Codes, Codes]:
-        """Return the first and the last point of codes."""
-        return self.ends(np.arange(self.num_values) if codes is None else codes)
+        """Return the first and the last multiple of the step in codes."""
+        codes = np.arange(self.num_values) if codes is None else codes
+        return self.points_between(*self.ends(codes))
+
+    def points_between(self, low: Codes, high: Codes) -> tuple[Codes, Codes]:
+        """Return the first and the last multiple of the step in intervals."""
+        step = self.step or 1
+        return -(-low // step), high // step
+
+    def to_points(self, numbers: Codes) -> Codes:
+        """Return the points of values: the largest multiples of the step in their bins."""
+        kept, step = self._kept(numbers), self.step or 1
+        if self.starts is None or step == 1:
+            return kept
+        first, last = self.point_ends(np.searchsorted(self.starts, kept, side="right") - 1)
+        return np.asarray(np.clip(kept // step, first, last))
 
     def values_at(self, points: Codes, rng: np.random.Generator) -> pa.Array:
         """Return the values at points."""
-        return cells.to_arrow(points)
+        return cells.to_arrow(points * (self.step or 1))
 
     @property
     def heap_points(self) -> Codes:
         """The points of the heaps."""
-        return np.array(self.heaps, dtype=np.int64)
+        return self.to_points(np.array(self.heaps, dtype=np.int64))
 
     def heaps_at(self, points: Codes) -> tuple[int, ...]:
         """Return points as values that ``heaps`` takes."""
-        return tuple(points.tolist())
+        return tuple((points * (self.step or 1)).tolist())
 
     def _beyond(self) -> str:
         return self.spelling.write(str(self.span[1] + 1))
@@ -281,12 +298,13 @@ class NumericColumn(NumberColumn):
         return self.private_bins or len(self.bin_edges) - 1
 
     def _check_ends(self) -> None:
+        if self.decimals is None:
+            return
         ends = [end for end in (self.min, self.max) if end is not None]
-        if self.decimals is not None:
-            for end in ends:
-                if end != round(end, self.decimals):
-                    raise ValueError(f"{end} has more than {self.decimals} decimals: round it")
-            self._check_digits(ends)
+        for end in ends:
+            if end != round(end, self.decimals):
+                raise ValueError(f"{end} has more than {self.decimals} decimals: round it")
+        self._check_digits(ends)
 
     def _check_digits(self, ends: Iterable[float]) -> None:
         if max(map(abs, ends), default=0) * 10 ** (self.decimals or 0) >= 2**53:
@@ -306,21 +324,17 @@ class NumericColumn(NumberColumn):
         edges = self.bin_edges
         if len(edges) < 2 or any(a >= b for a, b in pairwise(edges)):
             raise ValueError("the edges of the bins must be two or more and ascend")
-        if self.step is not None:
-            self._check_step(self.step)
+        if self.step is not None and self.decimals is None:
+            raise ValueError("step is given without decimals: give the decimals of the step")
+        if self.step is not None and Decimal(repr(self.step)).scaleb(self.decimals or 0) % 1:
+            raise ValueError(
+                f"step {self.step:.9g} has more than {self.decimals} decimals: give more"
+            )
         if self.decimals is not None and self.grid is not None:
             self._check_digits(self.span)
-            if any(first > last for first, last in zip(*self.grid)):
-                numbers = f"number with {self.decimals} decimals"
-                if self.step is not None:
-                    numbers = f"multiple of the step {self.step:.9g}"
+            if np.subtract(*np.array(self.grid)).max() > 0:
+                numbers = "multiple of the step" if self.step else "number with these decimals"
                 raise ValueError(f"a bin holds no {numbers}: use wider bins")
-
-    def _check_step(self, step: float) -> None:
-        if self.decimals is None:
-            raise ValueError("step is given without decimals: give the decimals of the step")
-        if Decimal(repr(step)).scaleb(self.decimals) % 1:
-            raise ValueError(f"step {step:.9g} has more than {self.decimals} decimals: give more")
 
     @property
     def summary(self) -> str:
@@ -359,8 +373,7 @@ class NumericColumn(NumberColumn):
     def ends(self, codes: Codes) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return the first and last number of every code, on the grid if there is one."""
         if self.grid is not None and self.decimals is not None:
-            first, last = np.array(self.grid)[:, codes] / 10**self.decimals
-            return first, last
+            return tuple(np.array(self.grid)[:, codes] / 10**self.decimals)
         edges = np.array(self.bin_edges)
         return edges[codes], np.append(np.nextafter(edges[1:-1], -np.inf), edges[-1])[codes]
 
@@ -379,8 +392,8 @@ class NumericColumn(NumberColumn):
 
     def csv_texts(self, values: pa.Array) -> pa.Array:
         """Return values as CSV has them."""
-        ends = self.bin_edges[0], self.bin_edges[-1]
-        if self.decimals is not None and max(map(abs, ends)) >= 1e10:  # which gets an exponent
+        exponent = max(map(abs, self.span)) >= 1e10 and self.fixed_decimals is None
+        if self.decimals is not None and exponent:
             texts = values.cast(pa.decimal128(38, self.decimals)).cast(pa.string())
             values = pc.replace_substring_regex(texts, r"(\.[0-9]*?)0+$", r"\1")
             values = pc.replace_substring_regex(values, r"\.$", "")
@@ -410,11 +423,8 @@ class NumericColumn(NumberColumn):
         """Return a draft if all cells are numbers, and some are no integers."""
         if not profile.numeric or profile.integers:
             return None
-        points, weights, clip, note = profile.trimmed()
-        content = profile.draft_numbers(points, weights)
-        if content is None:
-            return Draft(None, "numbers too large to bin: write the column by hand")
-        return Draft({"type": "numeric", **content, **clip}, note or profile.note_span(points))
+        content, note = profile.draft_numbers()
+        return Draft(content and {"type": "numeric", **content}, note)
 
     @property
     def has_points(self) -> bool:
@@ -436,8 +446,7 @@ class NumericColumn(NumberColumn):
         codes = np.searchsorted(edges[:-1], kept, side="right") - 1
         first, last = self.point_ends()
         steps = np.rint(kept * 10 ** (self.decimals or 0) / self.units).astype(np.int64)
-        points: Codes = np.clip(steps, first[codes], last[codes])
-        return points
+        return np.asarray(np.clip(steps, first[codes], last[codes]))
 
     def points_between(self, low: NDArray[Any], high: NDArray[Any]) -> tuple[Codes, Codes]:
         """Return the first and the last point of intervals."""
@@ -446,8 +455,7 @@ class NumericColumn(NumberColumn):
 
     def _number(self, points: Codes) -> NDArray[np.float64]:
         """Return the numbers at points of the grid."""
-        numbers: NDArray[np.float64] = points * self.units / 10 ** (self.decimals or 0)
-        return numbers
+        return np.asarray(points * self.units / 10 ** (self.decimals or 0))
 
     def weigh_between(self, low: NDArray[Any], high: NDArray[Any]) -> NDArray[np.float64]:
         """Return how likely values of a bin are in such intervals, up to a factor."""
@@ -468,8 +476,7 @@ class NumericColumn(NumberColumn):
             return super().positions(points)
         edges, (codes, parts) = np.array(self.bin_edges), np.divmod(points, PARTS)
         low, high = edges[codes], edges[np.minimum(codes + 1, edges.size - 1)]
-        positions: NDArray[np.float64] = low + (high - low) * (parts / PARTS)
-        return positions
+        return np.asarray(low + (high - low) * (parts / PARTS))
 
     def values_at(self, points: Codes, rng: np.random.Generator) -> pa.Array:
         """Return the values at points."""
