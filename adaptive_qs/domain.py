@@ -192,6 +192,20 @@ class Domain:
             return tuple(clique)
         return tuple(self._attributes_by_axis[i] for i in clique)
 
+    @cached_property
+    def medians(self) -> dict[int, int]:
+        """The level of each ordered attribute that is its two halves and that no schema declares.
+
+        Columns have halves if a copula fills their unmeasured pairs.
+        """
+        return {
+            grouping.attribute: len(self) + k
+            for k, grouping in enumerate(self.groupings)
+            for attribute in [self.attributes[grouping.attribute]]
+            if grouping.number == 2 and attribute.ordered
+            if grouping.groups not in attribute.declared
+        }
+
     def chain(self, position: int) -> tuple[int, ...]:
         """Return a position and the coarser levels of its attribute, from fine to coarse."""
         return self._chains[position]

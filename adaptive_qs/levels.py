@@ -113,7 +113,6 @@ def nested_groupings(
     shares: NDArray[np.float64],
     ordered: bool,
     declared: Sequence[Sequence[int]] = (),
-    halves: bool = False,
 ) -> list[Grouping]:
     """Return the levels of an attribute, from fine to coarse, by the frequency of its codes.
 
@@ -147,12 +146,27 @@ def nested_groupings(
             kept[order] = units
         units = _runs(kept[order])
         levels.append(Grouping(attribute, tuple(kept.tolist())))
-    if halves and ordered and int(units[-1]) >= 2:
-        held = np.bincount(units, shares[order]).astype(np.float64)
-        kept = np.empty(shares.size, dtype=np.int64)
-        kept[order] = _cut(held, 2)[units]
-        levels.append(Grouping(attribute, tuple(kept.tolist())))
     return levels
+
+
+def halved(
+    attribute: int, shares: NDArray[np.float64], finer: Grouping | None = None
+) -> Grouping | None:
+    """Return the two halves of an ordered attribute, cut near its median between groups.
+
+    Args:
+        attribute: its position in the domain.
+        shares: a distribution over its codes, shape (codes,).
+        finer: its coarsest level, if it has one above the codes.
+
+    Returns:
+        None if there are fewer than three groups.
+    """
+    units = np.array(finer.groups) if finer else np.arange(shares.size)
+    if units[-1] < 2:
+        return None
+    half = _cut(np.bincount(units, shares), 2)
+    return Grouping(attribute, tuple(half[units].tolist()))
 
 
 def _in_order(

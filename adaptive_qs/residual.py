@@ -70,6 +70,8 @@ class ReferenceModel:
         column_noise: for attributes whose own residual is measured by a strategy, the covariance of
             its noise at precision 1, shape (n, n) and with trace n − 1. All other residuals have
             ⊗(I − 11ᵀ/n).
+        fill: by pair of attributes, joint shares less the products of single shares, over codes:
+            the component of a pair of which only the halves were measured, or nothing.
 
     Raises:
         ValueError: a reference is no strictly positive distribution of the right size.
@@ -83,15 +85,14 @@ class ReferenceModel:
         column_noise: Mapping[int, Array] | None = None,
         fill: Mapping[Clique, Array] | None = None,
     ) -> None:
-        self.fill = dict(fill or {})
         if tuple(q.shape for q in reference) != tuple((n,) for n in domain.sizes):
             raise ValueError("the reference needs one distribution per attribute, of its size")
         if not all(q.min() > 0 and abs(q.sum() - 1) <= 1e-9 for q in reference):
             raise ValueError("each reference distribution must be strictly positive and sum to 1")
         self.domain = domain
         self.reference = tuple(reference)
-        self.column_noise = dict(column_noise or {})
-        self._uniform = not domain.groupings and not fill and all(np.ptp(q) == 0 for q in reference)
+        self.column_noise, self.fill = dict(column_noise or {}), dict(fill or {})
+        self._uniform = not domain.groupings and all(np.ptp(q) == 0 for q in reference)
         codes = [domain.columns((i,))[0] for i in range(domain.positions)]
         self._shares = [
             reference[code] if i == code else domain.groups(code, i).sums(reference[code], 0)
@@ -154,7 +155,7 @@ class ReferenceModel:
         near = min((self._around[i] for i in columns), key=len, default=self._over)
         for above in [c for c in near if columns.issubset(c)]:
             for measured in self._over[above]:
-                if self.domain.is_below(residual, measured):
+                if self.fill or self.domain.is_below(residual, measured):
                     self._own.pop(measured, None)
             self._sums.pop(above, None)
 
@@ -167,6 +168,17 @@ class ReferenceModel:
                 self._around[attribute].append(columns)
         self._over[columns].append(residual)
 
+    def is_filled(self, columns: Clique) -> bool:
+        """Return whether the reference fills a pair: at most its halves were measured."""
+        return columns in self.fill and len(self._over.get(columns, ())) < 2
+
+    def with_estimates(
+        self, estimates: Mapping[Clique, ResidualEstimate], reference: Sequence[Array] | None = None
+    ) -> ReferenceModel:
+        """Return the model with other estimates, and another reference of single columns."""
+        reference = self.reference if reference is None else reference
+        return ReferenceModel(self.domain, reference, estimates, self.column_noise, self.fill)
+
     def component(self, clique: Clique) -> Array | None:
         """Return the measured interaction of a clique's attributes (rows); None if none was.
 
@@ -174,9 +186,9 @@ class ReferenceModel:
         coarser ones. Shaped like the marginal, read only.
         """
         columns = self.domain.columns(clique)
-        over = self._over.get(columns)
-        if self.fills(columns):
+        if self.is_filled(columns):
             return self.total * self.domain.summed(self.fill[columns], columns, clique)
+        over = self._over.get(columns)
         if over is None:
             return None
         if len(clique) < 2:
@@ -246,17 +258,11 @@ class ReferenceModel:
         return spread
 
     def _component(self, clique: Clique, own: bool) -> Array | None:
-        if own or self.fills(self.domain.columns(clique)):
+        if own:
             return self.component(clique)
         over = self._over.get(self.domain.columns(clique), ())
         coarser = [t for t in over if t != clique and self.domain.is_below(t, clique)]
         return self._sum(coarser, clique)
-
-    def holds_beyond(self, columns: Clique) -> bool:
-        return len(self._over.get(columns, ())) > 1
-
-    def fills(self, columns: Clique) -> bool:
-        return columns in self.fill and len(self._over.get(columns, ())) < 2
 
 
 def _outer(array: Array, axis: int, factor: Array) -> Array:

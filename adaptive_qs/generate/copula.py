@@ -2,149 +2,152 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import combinations
 
-import os
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
-from adaptive_qs.domain import Clique, Domain
+from adaptive_qs.domain import Clique
 from adaptive_qs.residual import ReferenceModel
 
+# The halves of two columns have the joint share D + p_i p_j below both medians, where D is a quarter
+# of their residual plus what the product of columns has there. Divided by the standard deviations of
+# the halves, D is the correlation of two binary columns. These correlations are a symmetric matrix S
+# whose noise has about the same variance s² in each entry. Its eigenvalues λ become
+# sign(λ) √(λ² − 4 s² d)⁺, the best that can be done without knowing the eigenvectors (Gavish and
+# Donoho 2017), and what is left of each entry shrinks by its share of signal. From S follow the
+# correlations of normal scores with these joint shares (tetrachoric, Pearson 1900).
+
 Array = NDArray[np.float64]
-GRID = np.tanh(np.linspace(-4, 4, 401))  # correlations
+
+GRID = np.tanh(np.linspace(-4.0, 4.0, 401))
+"""Correlations at which joint shares are tabulated."""
+MOST_CORRELATED = 0.99
+"""Largest correlation of two columns."""
+LEAST_EIGENVALUE = 0.01
+"""Smallest eigenvalue of the correlations."""
+POINTS = 8
+"""Points in each code of a column at which the distribution of another is averaged."""
 
 
-def used(model, pairs):
-    c, level = Copula(model), halves(model.domain)
-    least = float(os.environ.get("COP_LEAST", "0.45"))
-    place = {level[i]: k for k, i in enumerate(c.columns)}
-    at = [(place[a], place[b]) for a, b in pairs]
-    chi = np.array([(c.raw[x] / c.std[x]) ** 2 for x in at])
-    square = np.mean([c.raw[x] ** 2 - c.std[x] ** 2 for x in at])
-    if os.environ.get("COP_DEBUG"):
-        sig = (chi.sum() - len(pairs)) / np.sqrt(2 * len(pairs))
-        std = np.median([c.std[x] for x in at])
-        print("chi sigmas", sig, len(pairs), "square", square, "std", std)
-    if chi.sum() < len(pairs) + 3 * np.sqrt(2 * len(pairs)):
-        return []
-    return pairs if square >= float(os.environ.get("COP_LEAST", "0.25")) else []
+class Halves:
+    """What was released about the halves of ordered columns.
 
+    Args:
+        model: with two groups, above all other levels, of the columns in ``domain.medians``.
 
-def halves(domain: Domain) -> dict[int, int]:
-    """Return the level of two groups of each ordered attribute that has one."""
-    return {
-        g.attribute: len(domain) + k
-        for k, g in enumerate(domain.groupings)
-        if g.number == 2 and domain.attributes[g.attribute].ordered
-    }
+    Attributes:
+        columns: attributes with halves.
+        on_scale: share of the rows in codes on the scale of each column.
+        ends: for each column, the shares of these rows up to the start and end of each code.
+        correlations: of the halves as measured, zero if not, shape (columns, columns).
+        variances: of their noise; zero if not measured.
+    """
 
-
-def density(a: Array, b: Array, r: Array) -> Array:
-    u = 1 - r * r
-    return np.exp(-(a * a - 2 * r * a * b + b * b) / (2 * u)) / (2 * np.pi * np.sqrt(u))
-
-
-class Copula:
     def __init__(self, model: ReferenceModel) -> None:
-        domain = model.domain
-        level = halves(domain)
-        self.columns = [*level]
-        d, n = len(level), max(model.total, 1.0)
-        # on-scale shares
-        self.ends, self.scale = [], []
-        low, cut = np.zeros(d), np.zeros(d)
-        for k, i in enumerate(self.columns):
-            q = model.reference[i]
-            on = q.size - domain.attributes[i].beyond
-            w = q[:on].sum()
-            up = np.concatenate([[0.0], np.cumsum(q[:on])]) / w
-            self.ends.append(np.clip(up, 0, 1))
-            self.scale.append(w)
-            g = np.array(domain.groupings[level[i] - len(domain)].groups)
-            low[k] = q[g == 0].sum()
-            cut[k] = q[:on][g[:on] == 0].sum() / w
-        z = ndtri(np.clip(cut, 1e-9, 1 - 1e-9))
-        raw, std = np.zeros((d, d)), np.full((d, d), np.inf)
-        for a, b in combinations(range(d), 2):
-            tau = (level[self.columns[a]], level[self.columns[b]])
-            e = model.estimates.get(tau)
-            if e is None:
-                continue
-            ww = self.scale[a] * self.scale[b]
-            D = (4 * e.values[0, 0] / n - (2 * low[a] - 1) * (2 * low[b] - 1)) / 4
-            sdD = 1 / np.sqrt(e.precision) / (2 * n)
-            unit = np.sqrt(low[a] * (1 - low[a]) * low[b] * (1 - low[b]))
-            raw[a, b] = raw[b, a] = D / unit
-            std[a, b] = std[b, a] = sdD / unit
-        self.raw, self.std = raw, std
-        self.phi = self.shrunk(raw, std)
-        R = np.eye(d)
-        for a, b in combinations(range(d), 2):
-            ww = self.scale[a] * self.scale[b]
-            unit = np.sqrt(low[a] * (1 - low[a]) * low[b] * (1 - low[b]))
-            f = density(z[a], z[b], GRID)
-            F = np.concatenate([[0], np.cumsum((f[1:] + f[:-1]) / 2 * np.diff(GRID))])
-            F = (F - F[GRID.size // 2]) * ww
-            R[a, b] = R[b, a] = np.interp(self.phi[a, b] * unit, F, GRID)
-        R = np.clip(R, -0.99, 0.99)
-        np.fill_diagonal(R, 1)
-        lam, V = np.linalg.eigh(R)
-        R = (V * np.maximum(lam, 0.01)) @ V.T
-        s = np.sqrt(np.diag(R))
-        self.R = R / np.outer(s, s)
+        domain, medians = model.domain, model.domain.medians
+        self.columns, size = [*medians], len(medians)
+        self.on_scale, self.ends = np.ones(size), list[Array]()
+        self._low, self._cut = np.empty(size), np.empty(size)
+        for k, (i, level) in enumerate(medians.items()):
+            share, scale = model.reference[i], domain.sizes[i] - domain.attributes[i].beyond
+            below = domain.groups(i, level).of == 0
+            self.on_scale[k] = share[:scale].sum()
+            self.ends.append(np.append(0.0, np.cumsum(share[:scale])) / self.on_scale[k])
+            self._low[k] = share[below].sum()
+            self._cut[k] = share[:scale][below[:scale]].sum() / self.on_scale[k]
+        std = np.sqrt(self._low * (1 - self._low))
+        self._unit = np.outer(std, std)
+        self.correlations, self.variances = np.zeros((2, size, size))
+        total = max(model.total, 1.0)
+        for a, b in combinations(range(size), 2):
+            found = model.estimates.get((medians[self.columns[a]], medians[self.columns[b]]))
+            if found is not None:
+                expected = (2 * self._low[a] - 1) * (2 * self._low[b] - 1) / 4
+                joint = float(found.values[0, 0]) / total - expected
+                variance = 1 / found.precision / (2 * total) ** 2
+                for at in ((a, b), (b, a)):
+                    self.correlations[at] = joint / self._unit[at]
+                    self.variances[at] = variance / self._unit[at] ** 2
 
-    def shrunk(self, raw: Array, std: Array) -> Array:
-        d = len(raw)
-        if d < 2:
-            return np.eye(d)
-        off = ~np.eye(d, dtype=bool)
-        s2 = np.where(off & np.isfinite(std), std**2, 0)
-        noise = np.mean(s2[off])
-        lam, V = np.linalg.eigh(raw)
-        eta = np.sign(lam) * np.sqrt(np.maximum(lam**2 - 4 * noise * d, 0))
-        M = (V * eta) @ V.T * off
-        rest = raw - M
-        spread = max(np.mean(rest[off] ** 2 - s2[off]), 0.0)
-        weight = spread / (spread + s2 + 1e-12)
-        M = M + np.where(off, rest * weight, 0)
-        self.left = s2 * weight
-        return np.clip(M, -1, 1)
+    @property
+    def measured(self) -> NDArray[np.bool_]:
+        """Whether the halves of two columns were measured."""
+        return self.variances > 0
 
-    def cells(self, a: int, b: int) -> Array:
-        """Joint on-scale shares minus product, padded for codes beyond."""
-        r = self.R[a, b]
-        A, B = self.ends[a], self.ends[b]
-        m = 8
-        u = (A[:-1, None] + np.diff(A)[:, None] * (np.arange(m) + 0.5) / m).ravel()
-        x, y = ndtri(u), ndtri(B)
-        with np.errstate(invalid="ignore"):
-            c = ndtr((y[None] - r * x[:, None]) / np.sqrt(1 - r * r))
-        c = np.diff(c, axis=1).reshape(len(A) - 1, m, -1).mean(axis=1)
-        pa, pb = np.diff(A), np.diff(B)
-        p = c * pa[:, None]
-        for _ in range(3):
-            p *= pb / np.maximum(p.sum(axis=0), 1e-300)
-            p *= (pa / np.maximum(p.sum(axis=1), 1e-300))[:, None]
-        p -= np.outer(pa, pb)
-        return p * self.scale[a] * self.scale[b]
+    def scores(self) -> Array:
+        """Return the correlations of normal scores: positive definite, ones on the diagonal."""
+        halves = _without_noise(self.correlations, self.variances)
+        found = np.eye(len(halves))
+        cuts = ndtri(np.clip(self._cut, 1e-9, 1 - 1e-9))
+        for a, b in zip(*np.triu(self.measured).nonzero()):
+            density = _density(cuts[a], cuts[b], GRID)
+            joint = np.append(0.0, np.cumsum((density[1:] + density[:-1]) / 2 * np.diff(GRID)))
+            joint = (joint - joint[GRID.size // 2]) * self.on_scale[a] * self.on_scale[b]
+            found[a, b] = np.interp(halves[a, b] * self._unit[a, b], joint, GRID)
+        found = np.clip(found + np.triu(found, 1).T, -MOST_CORRELATED, MOST_CORRELATED)
+        np.fill_diagonal(found, 1.0)
+        values, vectors = np.linalg.eigh(found)
+        found = (vectors * np.maximum(values, LEAST_EIGENVALUE)) @ vectors.T
+        std = np.sqrt(np.diagonal(found))
+        return np.asarray(found / np.outer(std, std))
+
+    def interaction(self, a: int, b: int, correlation: float) -> Array:
+        """Return the joint shares of two columns' codes on the scale, less their products.
+
+        Codes off the scale are independent of the other column. Sums over each column are zero.
+        """
+        first, second = np.diff(self.ends[a]), np.diff(self.ends[b])
+        inside = (np.arange(POINTS) + 0.5) / POINTS
+        points = ndtri(self.ends[a][:-1, None] + first[:, None] * inside)[..., None]
+        up_to = ndtri(np.minimum(self.ends[b], 1.0)) - correlation * points
+        shares = np.diff(ndtr(up_to / np.sqrt(1 - correlation**2))).mean(axis=1) * first[:, None]
+        for _ in range(3):  # the points leave the columns a little off
+            shares *= second / np.maximum(shares.sum(axis=0), 1e-300)
+            shares *= (first / np.maximum(shares.sum(axis=1), 1e-300))[:, None]
+        return np.asarray((shares - np.outer(first, second)) * self.on_scale[a] * self.on_scale[b])
 
 
-def fill(model: ReferenceModel) -> dict[Clique, Array]:
-    if len(halves(model.domain)) < 2:
+def _density(x: Array, y: Array, correlation: Array) -> Array:
+    """Return the density of two normal scores by their correlation."""
+    rest = 1 - correlation**2
+    exponent = (x * x - 2 * correlation * x * y + y * y) / (2 * rest)
+    return np.asarray(np.exp(-exponent) / (2 * np.pi * np.sqrt(rest)))
+
+
+def _without_noise(correlations: Array, variances: Array) -> Array:
+    """Shrink noisy correlations: their eigenvalues, then what these do not explain."""
+    apart, size = variances > 0, len(correlations)
+    if not apart.any():
+        return correlations
+    values, vectors = np.linalg.eigh(correlations)
+    edge = 4 * size * variances.sum() / (size * (size - 1))
+    kept = np.sign(values) * np.sqrt(np.maximum(values**2 - edge, 0.0))
+    common = apart * ((vectors * kept) @ vectors.T)
+    rest = correlations - common
+    signal = max(float((rest[apart] ** 2 - variances[apart]).mean()), 0.0)
+    shrunk = common + rest * signal / np.maximum(signal + variances, 1e-12)
+    return np.asarray(np.clip(shrunk, -1.0, 1.0))
+
+
+def fill_from_halves(model: ReferenceModel) -> Mapping[Clique, Array]:
+    """Return how pairs of ordered columns depend on each other, if nothing else is known of them.
+
+    Args:
+        model: what was released; pairs count of which the halves were measured.
+
+    Returns:
+        By pair of attributes, joint shares less the products of single shares, over all codes.
+    """
+    if not model.domain.medians:
         return {}
-    c = Copula(model)
-    found = {}
-    for a, b in combinations(range(len(c.columns)), 2):
-        i, j = c.columns[a], c.columns[b]
-        if model.holds_beyond((i, j)):
-            continue
-        out = np.zeros(model.domain.shape((i, j)))
-        p = c.cells(a, b)
-        out[: p.shape[0], : p.shape[1]] = p
-        found[i, j] = out
-    if os.environ.get("COP_DEBUG"):
-        print("copula", len(c.columns), "std", np.median(c.std[np.isfinite(c.std)]), "pairs", len(found))
-        print(np.round(c.raw, 2)); print(np.round(c.R, 2))
+    halves, found = Halves(model), {}
+    scores = halves.scores()
+    for a, b in zip(*np.triu(halves.measured).nonzero()):
+        pair = halves.columns[a], halves.columns[b]
+        inside = halves.interaction(a, b, float(scores[a, b]))
+        found[pair] = np.zeros(model.domain.shape(pair))
+        found[pair][: inside.shape[0], : inside.shape[1]] = inside
     return found

@@ -167,12 +167,7 @@ def fit_model(
     domain = residuals.domain
     rng = np.random.default_rng(seed)
     cliques = [c for c in outermost_cliques(domain, measured) if len(c) > 1]
-    import os
-    if os.environ.get("COP_FIT", "U") != "off":
-        held = set(cliques)
-        if os.environ.get("COP_FIT", "U") == "U":
-            held = set(map(domain.columns, cliques))
-        cliques += [c for c in residuals.fill if c not in held]
+    cliques += filter(residuals.is_filled, residuals.fill)
     combined = tuple(dict.fromkeys(map(domain.columns, cliques)))
     singles = [clear_forbidden(target, zeros, domain) for target in single_targets(residuals)]
     apart = {*kept, *(i for zero in zeros for i in zero.clique)}

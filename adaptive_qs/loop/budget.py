@@ -394,7 +394,7 @@ def plan_opening(
     domain, most = model.domain, max(map(len, candidates), default=0)
     pairs = [clique for clique in candidates if len(clique) <= 2]
     error = mean_error(model.reference, model.total, pairs, rho)
-    if settings.levels == "auto" and with_levels(domain, model, pairs, error, False).groupings:
+    if settings.levels == "auto" and with_levels(domain, model, pairs, error).groupings:
         return opening
     weight_of = dict(zip(candidates, workload.priorities(candidates).tolist()))
     for order in range(2, most + 1):

@@ -19,7 +19,7 @@ from adaptive_qs.cliques import AXES, Array, Integers
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.generate.exact import can_fit
 from adaptive_qs.generate.rows import SynthesisSettings
-from adaptive_qs.levels import nested_groupings
+from adaptive_qs.levels import halved, nested_groupings
 from adaptive_qs.loop.expected import LEAST_ERROR
 from adaptive_qs.loop.planner import ConditionalPlanner, Errors
 from adaptive_qs.residual import ReferenceModel
@@ -45,11 +45,7 @@ MOST_SPREAD = 2**20
 
 
 def with_levels(
-    domain: Domain,
-    model: ReferenceModel,
-    candidates: Sequence[Clique],
-    error: float,
-    halves: bool = False,
+    domain: Domain, model: ReferenceModel, candidates: Sequence[Clique], error: float
 ) -> Domain:
     """Return the domain with the levels at which marginals are offered, if these are worth it.
 
@@ -67,7 +63,7 @@ def with_levels(
         grouping
         for i, attribute in enumerate(domain.attributes)
         for grouping in nested_groupings(
-            i, model.reference[i], attribute.ordered, attribute.declared, halves
+            i, model.reference[i], attribute.ordered, attribute.declared
         )
     ]
     while groupings:
@@ -79,22 +75,29 @@ def with_levels(
     return domain
 
 
+def with_halves(domain: Domain, reference: Sequence[Array]) -> Domain:
+    """Return the domain with the halves of its ordered attributes, above all other levels."""
+    coarsest = {grouping.attribute: grouping for grouping in domain.groupings}
+    halves = (
+        halved(i, reference[i], coarsest.get(i))
+        for i, attribute in enumerate(domain.attributes)
+        if attribute.ordered
+    )
+    groupings = (*domain.groupings, *(half for half in halves if half is not None))
+    return replace(domain, groupings=groupings)
+
+
 def at_levels(domain: Domain, cliques: Sequence[Clique]) -> tuple[Clique, ...]:
-    """Return cliques of codes, and the same at the coarser levels that are offered."""
+    """Return cliques of codes, and the same at the coarser levels that are offered.
+
+    Halves are not on offer.
+    """
+    halves = {*domain.medians.values()}
 
     def levels(clique: Clique) -> Sequence[Clique]:
         spread = len(clique) > 1 and domain.size(clique) <= MOST_SPREAD
-        return (
-            tuple(
-                c
-                for c in domain.at_levels(clique)
-                if not any(
-                    k >= len(domain) and domain.groupings[k - len(domain)].number <= 2 for k in c
-                )
-            )
-            if spread
-            else (clique,)
-        )
+        every = domain.at_levels(clique) if spread else (clique,)
+        return tuple(c for c in every if halves.isdisjoint(c))
 
     return tuple(chain.from_iterable(map(levels, cliques)))
 

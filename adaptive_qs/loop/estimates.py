@@ -118,7 +118,10 @@ class Estimates:
         return cls(ReferenceModel(domain, reference, column_noise=noise), strategies, replaced)
 
     def with_reference(
-        self, reference: Sequence[Array], domain: Domain | None = None, fill=None
+        self,
+        reference: Sequence[Array],
+        domain: Domain | None = None,
+        fill: Mapping[Clique, Array] | None = None,
     ) -> Estimates:
         """Return the same measurements with another reference, over a domain with levels."""
         model, domain = self.model, domain or self.model.domain

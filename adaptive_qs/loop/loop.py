@@ -10,6 +10,7 @@ from typing import Protocol
 import numpy as np
 
 from adaptive_qs.domain import Clique
+from adaptive_qs.generate.copula import fill_from_halves
 from adaptive_qs.loop.budget import (
     LoopBudget,
     LoopSettings,
@@ -23,6 +24,7 @@ from adaptive_qs.loop.candidates import (
     CandidateSet,
     Flags,
     measurable_cliques,
+    with_halves,
     with_levels,
 )
 from adaptive_qs.loop.estimates import (
@@ -33,6 +35,13 @@ from adaptive_qs.loop.estimates import (
     product_reference,
 )
 from adaptive_qs.loop.expected import ProjectedEstimates, mean_error
+from adaptive_qs.loop.halves import (
+    depend_strongly,
+    look_rho,
+    more_rho,
+    pairs_of_halves,
+    precisions_for,
+)
 from adaptive_qs.loop.planner import Errors
 from adaptive_qs.privacy.counts import PrivateTable
 from adaptive_qs.privacy.events import UNITS_PER_RHO
@@ -118,10 +127,9 @@ def run_loop(
             on_round(past, budget.spent_share)
         if not opening.all_spent:
             # While the loop selects, another reference may stand in, and levels be on offer.
-            selecting = for_selection(estimates, workload, budget, bool(rounds), True)
-            selecting = with_copula(table, mechanisms, selecting, budget)
-            if not selecting.model.fill:
-                selecting = for_selection(estimates, workload, budget, bool(rounds), False)
+            selecting = for_selection(estimates, workload, budget, opened=bool(rounds))
+            if selecting.model.domain.groupings:
+                selecting = with_copula(table, mechanisms, selecting, workload, budget)
             every = CandidateSet(workload, selecting.model.domain, selecting.cost)
             world = _PrivateWorld(table, mechanisms, selecting, every, workers)
             for past in choose_rounds(world, every, budget, opening.precisions):
@@ -259,48 +267,8 @@ def with_columns_as_reference(estimates: Estimates, settings: LoopSettings) -> E
     return estimates.with_reference(product_reference(estimates.model))
 
 
-def settings_halves():
-    import os
-    return float(os.environ.get('COP_SHARE', '0.2')) > 0
-
-
-def with_copula(table, mechanisms, estimates, budget):
-    import os
-    from itertools import combinations
-
-    from adaptive_qs.generate.copula import fill, halves, used
-
-    level = halves(estimates.model.domain)
-    pairs = [(level[i], level[j]) for i, j in combinations(sorted(level), 2)]
-    if not pairs or not settings_halves():
-        return estimates
-    n, table = max(estimates.model.total, 1.0), table.at_levels(estimates.model.domain)
-
-    def measure(pairs, rho):
-        each = rho / len(pairs)
-        precisions = {tau: 2 * each / estimates.cost(tau) for tau in pairs}
-        measure_residuals(table, mechanisms, estimates, precisions)
-        budget.pay(rho, len(pairs))
-
-    scale = len(pairs) / (2 * n**2)
-    if 0.02 * budget.left < scale:
-        return estimates
-    measure(pairs, min(0.02 * budget.left, scale / 0.25**2))
-    some = used(estimates.model, pairs)
-    if some:
-        c = 0.8 * np.sqrt(len(some) / (2 * budget.left)) / n * len(some) / len(pairs)
-        ratio = (c / 0.075) ** (2 / 3)
-        measure(some, budget.left * ratio / (1 + ratio))
-    if os.environ.get("COP_DEBUG"):
-        print("looked", len(pairs), "used", len(some), "share", some and ratio / (1 + ratio))
-    found = fill(estimates.model) if some else {}
-    return estimates.with_reference(
-        estimates.model.reference, estimates.model.domain, found if os.environ.get("COP_LOOP", "1") == "1" else {}
-    )
-
-
 def for_selection(
-    estimates: Estimates, workload: Workload, budget: LoopBudget, opened: bool, halves: bool
+    estimates: Estimates, workload: Workload, budget: LoopBudget, opened: bool
 ) -> Estimates:
     """Return the estimates that candidates are compared with, at the levels on offer.
 
@@ -316,8 +284,37 @@ def for_selection(
     domain, candidates = model.domain, measurable_cliques(workload)
     error = mean_error(model.reference, model.total, candidates, budget.left)
     if settings.levels == "auto" and not opened:
-        domain = with_levels(domain, model, candidates, error, halves=halves and settings_halves())
+        domain = with_levels(domain, model, candidates, error)
     return estimates.with_reference(compared_with(model.reference, error), domain)
+
+
+def with_copula(
+    table: PrivateTable,
+    mechanisms: Mechanisms,
+    estimates: Estimates,
+    workload: Workload,
+    budget: LoopBudget,
+) -> Estimates:
+    """Return estimates whose reference knows how ordered columns depend on each other.
+
+    The halves of all pairs are measured. Where they show no strong dependence, the estimates are
+    those that were given: single columns at the levels on offer.
+    """
+    reference = estimates.model.reference
+    looking = estimates.with_reference(reference, with_halves(estimates.model.domain, reference))
+    private, total = table.at_levels(looking.model.domain), looking.total
+    pairs = pairs_of_halves(looking.model.domain, workload)
+    if not (rho := look_rho(len(pairs), total, budget.left)):
+        return estimates
+    cost = looking.cost(pairs[0])
+    measure_residuals(private, mechanisms, looking, precisions_for(pairs, rho, cost))
+    budget.pay(rho, len(pairs))
+    if not depend_strongly(looking.model):
+        return estimates
+    rho = more_rho(len(pairs), total, budget.left)
+    measure_residuals(private, mechanisms, looking, precisions_for(pairs, rho, cost))
+    budget.pay(rho, len(pairs))
+    return looking.with_reference(reference, fill=fill_from_halves(looking.model))
 
 
 def measure_opening(

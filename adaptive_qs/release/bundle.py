@@ -20,6 +20,7 @@ from pydantic import BaseModel, ConfigDict, FailFast, Field, TypeAdapter, Valida
 
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.errors import InputError, ResourceExceeded
+from adaptive_qs.generate.copula import fill_from_halves
 from adaptive_qs.jsonfile import read_json
 from adaptive_qs.levels import Grouping
 from adaptive_qs.machine import memory_claims
@@ -157,10 +158,8 @@ class Bundle:
         """Estimates of every marginal, the same to the last bit for the same bundle."""
         noise = noise_by_attribute(self.strategies)
         model = ReferenceModel(self.domain, self.reference, self.estimates, noise)
-        from adaptive_qs.generate.copula import fill
-
-        found = fill(model)
-        return ReferenceModel(self.domain, self.reference, self.estimates, noise, found)
+        model.fill.update(fill_from_halves(model))
+        return model
 
     def __repr__(self) -> str:
         manifest = self.manifest
