@@ -165,7 +165,7 @@ def halved(
     units = np.array(finer.groups) if finer else np.arange(shares.size)
     if units[-1] < 2:
         return None
-    half = _cut(np.bincount(units, shares), 2)
+    half = _cut(np.bincount(units, shares).astype(np.float64), 2)
     return Grouping(attribute, tuple(half[units].tolist()))
 
 

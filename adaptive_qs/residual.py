@@ -98,6 +98,7 @@ class ReferenceModel:
             reference[code] if i == code else domain.groups(code, i).sums(reference[code], 0)
             for i, code in enumerate(codes)
         ]
+        self._halves = {*domain.medians.values()}
         self._estimates: dict[Clique, ResidualEstimate] = {}
         self._over: dict[Clique, list[Clique]] = {}
         self._around: list[list[Clique]] = [[] for _ in domain.sizes]
@@ -170,7 +171,11 @@ class ReferenceModel:
 
     def is_filled(self, columns: Clique) -> bool:
         """Return whether the reference fills a pair: at most its halves were measured."""
-        return columns in self.fill and len(self._over.get(columns, ())) < 2
+        return columns in self.fill and self._is_looked_at(self._over.get(columns, ()))
+
+    def _is_looked_at(self, over: Sequence[Clique]) -> bool:
+        """Return whether of some attributes no residual but that of their halves was measured."""
+        return len(over) == 1 and bool(over[0]) and self._halves.issuperset(over[0])
 
     def with_estimates(
         self, estimates: Mapping[Clique, ResidualEstimate], reference: Sequence[Array] | None = None
@@ -189,7 +194,7 @@ class ReferenceModel:
         if self.is_filled(columns):
             return self.total * self.domain.summed(self.fill[columns], columns, clique)
         over = self._over.get(columns)
-        if over is None:
+        if over is None or self._is_looked_at(over):
             return None
         if len(clique) < 2:
             return self._single(clique)

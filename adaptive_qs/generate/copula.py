@@ -12,13 +12,13 @@ from scipy.special import ndtr, ndtri
 from adaptive_qs.domain import Clique
 from adaptive_qs.residual import ReferenceModel
 
-# The halves of two columns have the joint share D + p_i p_j below both medians, where D is a quarter
-# of their residual plus what the product of columns has there. Divided by the standard deviations of
-# the halves, D is the correlation of two binary columns. These correlations are a symmetric matrix S
-# whose noise has about the same variance s² in each entry. Its eigenvalues λ become
-# sign(λ) √(λ² − 4 s² d)⁺, the best that can be done without knowing the eigenvectors (Gavish and
-# Donoho 2017), and what is left of each entry shrinks by its share of signal. From S follow the
-# correlations of normal scores with these joint shares (tetrachoric, Pearson 1900).
+# The halves of two columns have the joint share p_i p_j + D below both medians: D is a cell of
+# their residual less what the product of columns has there. Divided by the standard deviations of
+# both, D is the correlation of two binary columns. These correlations are a symmetric matrix whose
+# noise has about the same variance s² in each entry. Its d eigenvalues λ become
+# sign(λ) √(λ² − 4 s² d)⁺, the best that can be done without knowledge of the eigenvectors (Gavish
+# and Donoho 2017), and what these leave of each entry shrinks by its share of signal. The
+# correlations of normal scores are those with the same joint shares (tetrachoric, Pearson 1900).
 
 Array = NDArray[np.float64]
 
@@ -143,7 +143,7 @@ def fill_from_halves(model: ReferenceModel) -> Mapping[Clique, Array]:
     """
     if not model.domain.medians:
         return {}
-    halves, found = Halves(model), {}
+    halves, found = Halves(model), dict[Clique, Array]()
     scores = halves.scores()
     for a, b in zip(*np.triu(halves.measured).nonzero()):
         pair = halves.columns[a], halves.columns[b]

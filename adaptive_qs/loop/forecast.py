@@ -27,9 +27,10 @@ from adaptive_qs.loop.budget import (
     one_way_plan,
     plan_opening,
 )
-from adaptive_qs.loop.candidates import CandidateSet, measurable_cliques, with_levels
+from adaptive_qs.loop.candidates import CandidateSet, measurable_cliques, with_halves, with_levels
 from adaptive_qs.loop.estimates import Estimates, measurement_cost
 from adaptive_qs.loop.expected import DEPENDENCE, CellSizeHistogram, ErrorCurves, mean_error
+from adaptive_qs.loop.halves import look_rho, pairs_of_halves
 from adaptive_qs.loop.loop import choose_rounds
 from adaptive_qs.loop.planner import Errors
 from adaptive_qs.pages.words import at_resolution, counted, join_first
@@ -216,6 +217,9 @@ class LoopForecast:
             candidates = measurable_cliques(self.workload)
             error = mean_error(shares, rows, candidates, left)
             domain = with_levels(domain, model, candidates, error)
+            if domain.groupings:
+                pairs = pairs_of_halves(with_halves(domain, shares), self.workload)
+                left -= look_rho(len(pairs), rows, left)
         leveled = bool(domain.groupings)
         if leveled not in self._known_choices:
             self._known_choices[leveled] = _Choices(self.workload, domain)

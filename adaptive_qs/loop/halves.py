@@ -8,7 +8,6 @@ values.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
 from itertools import combinations
 
 import numpy as np
@@ -16,6 +15,8 @@ import numpy as np
 from adaptive_qs.cliques import Array
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.generate.copula import Halves
+from adaptive_qs.loop.candidates import with_halves
+from adaptive_qs.loop.estimates import Estimates
 from adaptive_qs.loop.expected import DEPENDENCE
 from adaptive_qs.residual import ReferenceModel
 from adaptive_qs.workload.workload import Workload
@@ -38,6 +39,15 @@ def pairs_of_halves(domain: Domain, workload: Workload) -> list[Clique]:
     """Return the halves of the pairs of ordered columns that the workload combines."""
     medians, wanted = domain.medians, {c for c in workload.closure if len(c) == 2}
     return [(medians[i], medians[j]) for i, j in combinations(medians, 2) if (i, j) in wanted]
+
+
+def with_pairs_to_look_at(estimates: Estimates, workload: Workload, left: float) -> Estimates:
+    """Return the estimates over a domain with halves, if levels are offered and a look pays."""
+    reference, domain = estimates.model.reference, estimates.model.domain
+    halved = with_halves(domain, reference)
+    pairs = pairs_of_halves(halved, workload) if domain.groupings else ()
+    worth = look_rho(len(pairs), estimates.total, left) > 0
+    return estimates.with_reference(reference, halved) if worth else estimates
 
 
 def look_rho(pairs: int, total: float, left: float) -> float:
@@ -65,11 +75,6 @@ def more_rho(pairs: int, total: float, left: float) -> float:
     error = ERROR_OF_STD * math.sqrt(pairs / (2 * left)) / max(total, 1.0)
     ratio = (error / (DEPENDENCE / 2)) ** (2 / 3)
     return left * ratio / (1 + ratio)
-
-
-def precisions_for(pairs: Sequence[Clique], rho: float, cost: float) -> Mapping[Clique, float]:
-    """Return the same precision (1 / rows²) for each pair; ``cost`` is p_τ of one."""
-    return dict.fromkeys(pairs, 2 * rho / (cost * len(pairs)))
 
 
 def depend_strongly(model: ReferenceModel) -> bool:

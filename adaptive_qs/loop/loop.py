@@ -24,7 +24,6 @@ from adaptive_qs.loop.candidates import (
     CandidateSet,
     Flags,
     measurable_cliques,
-    with_halves,
     with_levels,
 )
 from adaptive_qs.loop.estimates import (
@@ -40,7 +39,7 @@ from adaptive_qs.loop.halves import (
     look_rho,
     more_rho,
     pairs_of_halves,
-    precisions_for,
+    with_pairs_to_look_at,
 )
 from adaptive_qs.loop.planner import Errors
 from adaptive_qs.privacy.counts import PrivateTable
@@ -128,8 +127,10 @@ def run_loop(
         if not opening.all_spent:
             # While the loop selects, another reference may stand in, and levels be on offer.
             selecting = for_selection(estimates, workload, budget, opened=bool(rounds))
-            if selecting.model.domain.groupings:
-                selecting = with_copula(table, mechanisms, selecting, workload, budget)
+            selecting = with_pairs_to_look_at(selecting, workload, budget.left)
+            for past in measure_halves(table, mechanisms, selecting, workload, budget):
+                rounds.append(past)
+                on_round(past, budget.spent_share)
             every = CandidateSet(workload, selecting.model.domain, selecting.cost)
             world = _PrivateWorld(table, mechanisms, selecting, every, workers)
             for past in choose_rounds(world, every, budget, opening.precisions):
@@ -288,33 +289,32 @@ def for_selection(
     return estimates.with_reference(compared_with(model.reference, error), domain)
 
 
-def with_copula(
+def measure_halves(
     table: PrivateTable,
     mechanisms: Mechanisms,
     estimates: Estimates,
     workload: Workload,
     budget: LoopBudget,
-) -> Estimates:
-    """Return estimates whose reference knows how ordered columns depend on each other.
+) -> Iterator[Round]:
+    """Measure the halves of pairs of ordered columns, and yield a round without a clique.
 
-    The halves of all pairs are measured. Where they show no strong dependence, the estimates are
-    those that were given: single columns at the levels on offer.
+    Where they show strong dependence, they are measured again, precisely, and a copula fills
+    unmeasured pairs.
     """
-    reference = estimates.model.reference
-    looking = estimates.with_reference(reference, with_halves(estimates.model.domain, reference))
-    private, total = table.at_levels(looking.model.domain), looking.total
-    pairs = pairs_of_halves(looking.model.domain, workload)
-    if not (rho := look_rho(len(pairs), total, budget.left)):
-        return estimates
-    cost = looking.cost(pairs[0])
-    measure_residuals(private, mechanisms, looking, precisions_for(pairs, rho, cost))
-    budget.pay(rho, len(pairs))
-    if not depend_strongly(looking.model):
-        return estimates
-    rho = more_rho(len(pairs), total, budget.left)
-    measure_residuals(private, mechanisms, looking, precisions_for(pairs, rho, cost))
-    budget.pay(rho, len(pairs))
-    return looking.with_reference(reference, fill=fill_from_halves(looking.model))
+    pairs = pairs_of_halves(estimates.model.domain, workload)
+    private = table.at_levels(estimates.model.domain)
+    for find_rho in (look_rho, more_rho) if pairs else ():
+        rho = find_rho(len(pairs), estimates.total, budget.left)
+        precision = 2 * rho / (estimates.cost(pairs[0]) * len(pairs))
+        variances = measure_residuals(
+            private, mechanisms, estimates, dict.fromkeys(pairs, precision)
+        )
+        budget.pay(rho, len(pairs))
+        yield Round((), variances, RoundBudget(0.0, rho), 0.0, 0.0, 0)
+        if find_rho is more_rho:
+            estimates.model.fill.update(fill_from_halves(estimates.model))
+        elif not depend_strongly(estimates.model):
+            break
 
 
 def measure_opening(

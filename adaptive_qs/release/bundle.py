@@ -141,7 +141,7 @@ class Bundle:
             raise ValueError("mu is not that of the charges")
         if () not in self.estimates:
             raise ValueError("the number of rows is not among the estimates")
-        measured = map(self.domain.columns, self.estimates)
+        measured = list_connected(self.domain, self.estimates, self.rounds)
         if self.manifest.unconnected != unconnected_columns(self.workload, measured):
             raise ValueError("the unconnected columns are not the manifest's")
         if self.manifest.resolutions != list_resolutions(self.rounds, self.domain):
@@ -158,7 +158,8 @@ class Bundle:
         """Estimates of every marginal, the same to the last bit for the same bundle."""
         noise = noise_by_attribute(self.strategies)
         model = ReferenceModel(self.domain, self.reference, self.estimates, noise)
-        model.fill.update(fill_from_halves(model))
+        if is_filled(self.rounds):
+            model.fill.update(fill_from_halves(model))
         return model
 
     def __repr__(self) -> str:
@@ -301,6 +302,19 @@ def list_resolutions(rounds: Iterable[RoundRecord], domain: Domain) -> tuple[Res
         Resolution(columns=columns, groups=groups, codes=domain.shape(domain.clique(columns)))
         for columns, groups in chosen
     )
+
+
+def is_filled(rounds: Iterable[RoundRecord]) -> bool:
+    """Return whether a copula fills unmeasured pairs: their halves were measured twice."""
+    return sum(not past.clique for past in rounds) > 1
+
+
+def list_connected(
+    domain: Domain, measured: Iterable[Clique], rounds: Iterable[RoundRecord]
+) -> list[Clique]:
+    """Return the attributes of measured residuals, without halves that only were looked at."""
+    halves = set() if is_filled(rounds) else {*domain.medians.values()}
+    return [domain.columns(clique) for clique in measured if not halves.issuperset(clique)]
 
 
 def unconnected_columns(workload: Workload, measured: Iterable[Clique]) -> tuple[str, ...]:
