@@ -63,6 +63,7 @@ class Domain:
     Attributes:
         attributes: in order.
         groupings: their levels above the codes; the levels of one attribute from fine to coarse.
+        halved: whether the coarsest levels are halves, which show how columns depend on each other.
 
     Raises:
         SchemaError: no attributes, or a name that occurs twice.
@@ -71,6 +72,7 @@ class Domain:
 
     attributes: tuple[Attribute, ...]
     groupings: tuple[Grouping, ...] = ()
+    halved: bool = False
 
     def __post_init__(self) -> None:
         if not self.attributes:
@@ -194,17 +196,21 @@ class Domain:
 
     @cached_property
     def medians(self) -> dict[int, int]:
-        """The level of each ordered attribute that is its two halves and that no schema declares.
+        """The level of two halves of each ordered attribute that has one, if the domain has halves.
 
-        Columns have halves if a copula fills their unmeasured pairs.
+        A schema declares none of them.
         """
-        return {
-            grouping.attribute: len(self) + k
-            for k, grouping in enumerate(self.groupings)
-            for attribute in [self.attributes[grouping.attribute]]
-            if grouping.number == 2 and attribute.ordered
-            if grouping.groups not in attribute.declared
-        }
+        return (
+            {}
+            if not self.halved
+            else {
+                grouping.attribute: len(self) + k
+                for k, grouping in enumerate(self.groupings)
+                for attribute in [self.attributes[grouping.attribute]]
+                if grouping.number == 2 and attribute.ordered
+                if grouping.groups not in attribute.declared
+            }
+        )
 
     def chain(self, position: int) -> tuple[int, ...]:
         """Return a position and the coarser levels of its attribute, from fine to coarse."""

@@ -84,7 +84,7 @@ def with_halves(domain: Domain, reference: Sequence[Array]) -> Domain:
         if attribute.ordered
     )
     groupings = (*domain.groupings, *(half for half in halves if half is not None))
-    return replace(domain, groupings=groupings)
+    return replace(domain, groupings=groupings, halved=True)
 
 
 def at_levels(domain: Domain, cliques: Sequence[Clique]) -> tuple[Clique, ...]:

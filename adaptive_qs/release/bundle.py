@@ -152,7 +152,8 @@ class Bundle:
     @cached_property
     def domain(self) -> Domain:
         """The columns, with the levels at which they were measured."""
-        return replace(self.workload.domain, groupings=self.groupings)
+        halved = any(not past.clique for past in self.rounds)
+        return replace(self.workload.domain, groupings=self.groupings, halved=halved)
 
     def model(self) -> ReferenceModel:
         """Estimates of every marginal, the same to the last bit for the same bundle."""
