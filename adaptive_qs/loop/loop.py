@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Protocol
 
 import numpy as np
@@ -127,13 +128,10 @@ def run_loop(
         if not opening.all_spent:
             # While the loop selects, another reference may stand in, and levels be on offer.
             selecting = for_selection(estimates, workload, budget, opened=bool(rounds))
-            selecting = with_pairs_to_look_at(selecting, workload, budget.left)
-            for past in measure_halves(table, mechanisms, selecting, workload, budget):
-                rounds.append(past)
-                on_round(past, budget.spent_share)
             every = CandidateSet(workload, selecting.model.domain, selecting.cost)
             world = _PrivateWorld(table, mechanisms, selecting, every, workers)
-            for past in choose_rounds(world, every, budget, opening.precisions):
+            halves = measure_halves(table, mechanisms, selecting, workload, budget)
+            for past in chain(halves, choose_rounds(world, every, budget, opening.precisions)):
                 rounds.append(past)
                 on_round(past, budget.spent_share)
             estimates = selecting.with_reference(estimates.model.reference)
@@ -286,7 +284,8 @@ def for_selection(
     error = mean_error(model.reference, model.total, candidates, budget.left)
     if settings.levels == "auto" and not opened:
         domain = with_levels(domain, model, candidates, error)
-    return estimates.with_reference(compared_with(model.reference, error), domain)
+    selecting = estimates.with_reference(compared_with(model.reference, error), domain)
+    return with_pairs_to_look_at(selecting, workload, budget.left)
 
 
 def measure_halves(
