@@ -63,7 +63,7 @@ class Domain:
     Attributes:
         attributes: in order.
         groupings: their levels above the codes; the levels of one attribute from fine to coarse.
-        halved: whether the coarsest levels are halves, which show how columns depend on each other.
+        halved: whether ordered attributes have halves; see :attr:`medians`.
 
     Raises:
         SchemaError: no attributes, or a name that occurs twice.
@@ -140,7 +140,8 @@ class Domain:
             raise ValueError("the attributes of a marginal are not in order")
         chosen = []
         for column, number in zip(columns, groups, strict=True):
-            found = [i for i in self.chain(column) if self._level_sizes[i] == number]
+            levels = {*self.chain(column), self.medians.get(column, column)}
+            found = [i for i in levels if self._level_sizes[i] == number]
             if len(found) != 1:
                 raise ValueError("an attribute has no level with this number of groups")
             chosen += found
@@ -172,9 +173,13 @@ class Domain:
     def _chains(self) -> tuple[tuple[int, ...], ...]:
         """Each position with the coarser levels of its attribute, from fine to coarse."""
         coarser: list[list[int]] = [[] for _ in self.attributes]
+        halves = {*self.medians.values()}
         chains: dict[int, tuple[int, ...]] = {}
         for position in range(len(self._attributes_by_axis) - 1, -1, -1):
             behind = coarser[self._attributes_by_axis[position]]
+            if position in halves:
+                chains[position] = (position,)
+                continue
             behind.insert(0, position)
             chains[position] = tuple(behind)
         return tuple(chains[position] for position in range(len(chains)))
@@ -198,7 +203,8 @@ class Domain:
     def medians(self) -> dict[int, int]:
         """The level of two halves of each ordered attribute that has one, if the domain has halves.
 
-        A schema declares none of them.
+        A schema declares none of them, and no other level is finer: they show how columns depend
+        on each other, and no marginal is measured over them.
         """
         return (
             {}

@@ -76,7 +76,7 @@ def with_levels(
 
 
 def with_halves(domain: Domain, reference: Sequence[Array]) -> Domain:
-    """Return the domain with the halves of its ordered attributes, above all other levels."""
+    """Return the domain with the halves of its ordered attributes."""
     coarsest = {grouping.attribute: grouping for grouping in domain.groupings}
     halves = (
         halved(i, reference[i], coarsest.get(i))
@@ -88,16 +88,11 @@ def with_halves(domain: Domain, reference: Sequence[Array]) -> Domain:
 
 
 def at_levels(domain: Domain, cliques: Sequence[Clique]) -> tuple[Clique, ...]:
-    """Return cliques of codes, and the same at the coarser levels that are offered.
-
-    Halves are not on offer.
-    """
-    halves = {*domain.medians.values()}
+    """Return cliques of codes, and the same at the coarser levels that are offered."""
 
     def levels(clique: Clique) -> Sequence[Clique]:
         spread = len(clique) > 1 and domain.size(clique) <= MOST_SPREAD
-        every = domain.at_levels(clique) if spread else (clique,)
-        return tuple(c for c in every if halves.isdisjoint(c))
+        return tuple(domain.at_levels(clique)) if spread else (clique,)
 
     return tuple(chain.from_iterable(map(levels, cliques)))
 
