@@ -206,5 +206,4 @@ class Estimator:
 
 
 def _parameters(model: Any) -> Mapping[str, Any]:
-    """Return the names and defaults of what the constructor takes."""
     return {each.name: each.default for each in fields(model) if each.init}

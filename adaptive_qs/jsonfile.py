@@ -205,7 +205,6 @@ def first_complaint(error: ValidationError) -> Complaint:
 
 
 def _short(value: Any) -> str:
-    """Return the beginning of a long text."""
     text = str(value)
     return text if len(text) <= _QUOTED else f"{text[:_QUOTED]}... ({len(text):,} characters)"
 
@@ -282,7 +281,6 @@ class _Constant(float):
 
 
 def _refuse_constants(content: Any) -> None:
-    """Raise ValueError with the place of the first constant, if there is one."""
     pending: list[tuple[tuple[str | int, ...], Any]] = [((), content)]
     while pending:
         where, value = pending.pop()

@@ -85,13 +85,14 @@ class Synthesizer(Estimator, SynthesizeOptions):
         """
         from adaptive_qs.privacy.budget import warn_all
         from adaptive_qs.run.tables import check_tables, synthesize
-        from adaptive_qs.table.schema import resolve_about
         from adaptive_qs.table.tables import TableSet
         from adaptive_qs.table.write import find_kind
 
         options = checked(self, SynthesizeOptions)
         described = TableSet.resolve(schema, table, options.max_memory)
         if options.about is not None:
+            from adaptive_qs.table.about import resolve_about
+
             described = described.with_about(*resolve_about(options.about))
         tables = {described.root: table}
         if described.is_set:

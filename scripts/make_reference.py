@@ -114,6 +114,11 @@ CITIES = [
 ]
 EXAMPLES["DeclaredRule"] = {"version": 1, "columns": CITIES, "rules": [RULE]}
 EXAMPLES |= {name: {"version": 1, "columns": [WITH_HEAPS]} for name in ("Counted", "Ending")}
+EXAMPLES["GeneratedColumn"] = {
+    "version": 1,
+    "columns": [COLUMNS["BooleanColumn"]],
+    "generated": [{"name": "number", "type": "key", "place": 0, "pattern": "P-{9999}"}],
+}
 """A complete file for each object, which contains only this object."""
 
 

@@ -194,8 +194,9 @@ def test_a_schema_built_from_values_is_checked_too():
         Synthesizer(epsilon=1).fit(private(), schema={**SCHEMA, "rules": ["a < b", "a >= 2"]})
 
 
+@pytest.mark.parametrize("door", ["frame", "file", "command"])
 @pytest.mark.parametrize("seed", [1, 9])
-def test_maps_that_are_learnt_from_noise_do_not_contradict_each_other(seed):
+def test_maps_that_are_learnt_from_noise_do_not_contradict_each_other(tmp_path, door, seed):
     rng = np.random.default_rng(seed)
     level = rng.integers(0, 2, 60)
     frame = pd.DataFrame(
@@ -215,10 +216,20 @@ def test_maps_that_are_learnt_from_noise_do_not_contradict_each_other(seed):
         ],
         "rules": [{"rule": rule} for rule in rules],
     }
-    model = Synthesizer(epsilon=0.05, delta=1e-6, insecure_seed=seed)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        made = model.fit(frame, schema=schema).sample(100, seed=1)
+    data, out, described = (tmp_path / name for name in ("t.csv", "o.csv", "s.json"))
+    frame.to_csv(data, index=False)
+    described.write_text(json.dumps(schema))
+    if door == "command":
+        words = ["--epsilon", "0.05", "--delta", "1e-6", "--insecure-seed", str(seed), "--rows",
+                 "100", "--beyond-limits", "--out", str(out)]  # fmt: skip
+        assert main(["synthesize", str(data), "--schema", str(described), *words]) == 0
+        made = pd.read_csv(out)
+    else:
+        model = Synthesizer(epsilon=0.05, delta=1e-6, insecure_seed=seed)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            fitted = model.fit(data if door == "file" else frame, schema=schema)
+            made = fitted.sample(100, seed=1)
     for rule in rules:
         left, right = rule.split(" determines ")
         assert made.groupby(left)[right].nunique().max() == 1, rule

@@ -262,7 +262,6 @@ Publisher = Synthesis | Batch
 
 
 def _run_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options of a run on generated rows, with a memory ceiling in bytes."""
     memory = memory_bytes(options.get("max_memory", MAX_MEMORY))
     return {**CONSENT, "workers": 1, **options, "max_memory": memory}
 
@@ -342,7 +341,6 @@ def audit(
 def _plan(
     schema: TableSet, queries: QuerySource, rho: float, mechanism: str, options: Mapping[str, Any]
 ) -> list[Publisher]:
-    """Return the runs at a budget."""
     check_choice("engine", options.get("engine", DEFAULT_ENGINE), ENGINES)
     synthesis = Synthesis.of(schema, queries, rho, **options)
     if schema.is_set:  # `answer` refuses a set

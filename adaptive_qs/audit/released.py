@@ -179,7 +179,6 @@ def _bundle(path: Path, max_memory: int | str | None) -> Released:
 
 
 def _set(archive: ArchiveReader, path: Path) -> Released:
-    """Return the bundle of a set of tables."""
     release = ReleaseSet.read(archive, path)
     digests, faults = {SET_MEMBER: archive.sha256(SET_MEMBER)}, []
     for table, bundle in release.tables.items():
@@ -195,7 +194,6 @@ def _set(archive: ArchiveReader, path: Path) -> Released:
 
 
 def _repacked(path: Path, members: Members) -> list[str]:
-    """Compare every byte of a bundle with a new bundle of the same members."""
     if is_packed(path, members):
         return []
     return [

@@ -52,7 +52,7 @@ def shared_rows(plan: BatchPlan, target: PrivacyTarget) -> tuple[io.Row, io.Row,
     if statuses[Status.STOPPED]:
         words = "stopped before the requested gap"
     elif statuses[Status.RESTRICTED] and plan.choice.name == "querysmasher":
-        words = f"not proven optimal in {_unproven(plan)}"
+        words = "not proven optimal in all subworkloads"
     elif statuses[Status.RESTRICTED]:
         words = "the best strategy found in its family"
     else:
@@ -101,26 +101,12 @@ def show_limits(plan: BatchPlan, options: MechanismOptions) -> None:
         return
     proven = f"the squared error is proven to be within {share} of the least"
     if not isinstance(plan.mechanism, ResidualMechanism):
-        io.note(
-            "a strategy for the whole table has less error than residual spaces measured "
-            f"separately; its {proven.removeprefix('the ')} of all matrix mechanisms, no closer"
-        )
-    elif statuses[Status.STOPPED]:
-        io.warn(
-            f"the solver stopped before its gap in {_unproven(plan)}: {proven}, no closer: declare "
-            f"coarser bins, or accept it with --gap {math.ceil(gap * 1e6) / 1e6:g}"
-        )
-    elif statuses[Status.RESTRICTED]:
-        io.warn(
-            f"the optimal solver could not take on {_unproven(plan)}, which got cheaper "
-            f"strategies: {proven}, no closer: raise --max-memory, declare coarser bins or ask for "
-            "fewer ways"
-        )
-    else:
-        io.warn(
-            f"strategies in integers leave the squared error within {share} of the least, no "
-            "closer: declare coarser bins or ask for fewer ways"
-        )
+        io.note(f"{proven} of all matrix mechanisms")
+        return
+    io.warn(
+        f"{proven}, no closer: declare coarser bins, ask for fewer ways, raise --max-memory, or "
+        f"accept it with --gap {math.ceil(gap * 1e6) / 1e6:g}"
+    )
 
 
 def _warn_of_size(plan: BatchPlan) -> None:
@@ -133,18 +119,6 @@ def _warn_of_size(plan: BatchPlan) -> None:
             f"this plan cannot be answered: {plan.choice.name} measures a table of {cells} cells, "
             f"and {MOST_MEASURED:,} is the most: use --mechanism auto, fewer ways or coarser bins"
         )
-
-
-def _unproven(plan: BatchPlan) -> str:
-    from adaptive_qs.strategy.residual_mechanism import ResidualMechanism
-    from adaptive_qs.strategy.solution import Status
-
-    mechanism, whole = plan.mechanism, plan.choice.subworkloads
-    count = whole
-    if isinstance(mechanism, ResidualMechanism):
-        proven = [solution.status is Status.OPTIMAL for solution in mechanism.solutions]
-        count = sum(not proven[number] for number in mechanism.decomposition.class_of.tolist())
-    return f"{count:,} of {counted(whole, 'subworkload')}"
 
 
 def list_fields(plan: BatchPlan) -> dict[str, Any]:

@@ -132,7 +132,6 @@ def evaluate(
 def _write_pages(
     pages: Mapping[Path, str], options: Options, clock: PhaseClock
 ) -> Mapping[str, float]:
-    """Write the pages, and return the seconds of each phase."""
     from adaptive_qs.table.files import atomic_writer
 
     for path, text in pages.items():
@@ -172,7 +171,6 @@ def _check_files(private: Path, synthetic: Path, options: Options) -> None:
 
 
 def _compare(private: Path, synthetic: Path, options: Options, clock: PhaseClock) -> Evaluation:
-    """Compare the tables, and name a true table that was released."""
     from adaptive_qs.evaluation.evaluation import evaluate as compare
     from adaptive_qs.machine import plan_workers
     from adaptive_qs.table.schema import Schema
@@ -222,7 +220,6 @@ ONE_TABLE = (
 
 
 def _evaluate_set(true: Path | None, synthetic: Path | None, options: Options) -> None:
-    """Compare sets of tables in folders or databases."""
     if true is None or synthetic is None:
         raise InputError("no SYNTHETIC was given: name two folders or databases, the private first")
     for name in ONE_TABLE:

@@ -252,7 +252,6 @@ def create(*, options: CreateOptions) -> None:
 
 
 def _find_unit(options: CreateOptions) -> Unit:
-    """Return the unit that the total protects: a row, a person, or a row of the root of a set."""
     from adaptive_qs.privacy.unit import SetMember, Unit
     from adaptive_qs.table.tables import TableSet
 

@@ -135,7 +135,7 @@ class Outputs:
             if file != io.STANDARD:
                 rows = dict.fromkeys(schema.names, 1)
                 written = schema.written(name, rows) if schema.is_set else schema.tables[name]
-                check_format(file, written.names)
+                check_format(file, [*written.written])
         if self.release is not None:
             check_release(self.release, release_force)
 
@@ -188,13 +188,12 @@ class Outputs:
         return found
 
     def _note(self, drawn: Iterable[DrawnTable], found: dict[str, Written]) -> Iterator[DrawnTable]:
-        """Yield the tables, and note each once it is written."""
         for table in drawn:
             for warning in table.warnings:
                 io.warn(warning)
             yield table
             found[table.name] = Written(
-                table.rows, len(table.schema.columns), self.file(table.name), table.contradictions,
+                table.rows, len(table.schema.written), self.file(table.name), table.contradictions,
                 1.0 if table.drawing is None else table.drawing.share,
             )  # fmt: skip
 

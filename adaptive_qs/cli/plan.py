@@ -329,7 +329,6 @@ def _describe_resolutions(workload: Workload, likely: list[dict[str, Any]]) -> s
 
 
 def _plan_set(schema: TableSet, workload: Any, options: Options) -> None:
-    """State what `synthesize` would know of each table."""
     from adaptive_qs.privacy.budget import describe_refusals
     from adaptive_qs.run.tables import check_tables
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -18,7 +18,6 @@ from adaptive_qs.cli.options import (
     check_file,
 )
 from adaptive_qs.errors import InputError
-from adaptive_qs.pages.words import join_first
 from adaptive_qs.run.options import OUTPUT, Option
 
 if TYPE_CHECKING:
@@ -33,6 +32,19 @@ class InitOptions(ForceOptions):
     """The options of `schema init`."""
 
     out: Annotated[Path | None, Option("Schema file.", "FILE", OUTPUT, "print")] = None
+    ask: Annotated[bool, Option("Ask the open questions one by one.", "", OUTPUT)] = False
+    dictionary: Annotated[Path | None, Option(
+        "Data dictionary: JSON, or CSV or Excel with columns name, code and label.", "FILE"
+    )] = None  # fmt: skip
+
+
+@dataclass(kw_only=True)
+class CheckOptions:
+    """The options of `schema check`."""
+
+    ask: Annotated[bool, Option(
+        "Ask the open questions of a proposal, and store the answers in SCHEMA.", ""
+    )] = False  # fmt: skip
 
 
 def init(
@@ -46,8 +58,8 @@ def init(
     one table at a time: put these schemas under "tables", and add "keys".
     """
     from adaptive_qs.evaluation.finding import proposed_rules
-    from adaptive_qs.table.propose import propose
-    from adaptive_qs.table.schema import AS_PROPOSED
+    from adaptive_qs.table.dictionary import read_dictionary
+    from adaptive_qs.table.propose import group_reasons, propose
 
     out = options.out
     if data is None:
@@ -55,25 +67,59 @@ def init(
     if out is not None:
         check_distinct([out], [data])
         check_file(out, options.force)
+    elif options.ask:
+        raise InputError("--ask needs --out, the schema file that gets the answers.")
+    known = None if options.dictionary is None else read_dictionary(options.dictionary)
     with io.readable(data) as table:
-        proposal = propose(table)
+        proposal = propose(table, known)
         rules = proposed_rules(table, proposal.schema)
-    for reason in proposal.reasons:
-        io.warn(f"left out: {reason}")
-    for remark in proposal.remarks:
-        io.warn(f"check: {remark}")
-    io.warn(
-        "This schema was taken from the data and is not private. Replace its values and ranges by "
-        "public knowledge."
-    )
-    schema = proposal.schema.with_rules(rules, AS_PROPOSED)
+    for reason in group_reasons(proposal.left_out):
+        io.warn(f"not measured: {reason}")
+    for remark in group_reasons(proposal.notes):
+        io.note(f"proposed: {remark}")
+    schema = proposal.schema.with_rules(rules)
     if out is None:
-        io.emit(schema.to_json())
+        io.warn("This schema was taken from the data and is not private. Review it.")
+        io.emit(schema.to_json(reasons=True))
         return
-    schema.dump(out, force=True)  # checked before
-    following = shlex.join([io.PROGRAM, "schema", "check", str(out)])
-    io.note(f"{out} has {len(schema.columns)} columns. Next: {following}")
-    emit_checklist(schema.columns, str(out), rules)
+    if options.ask:
+        schema = ask(schema)
+        schema.dump(out, force=True)  # checked before
+        io.emit(f"{out} has no open question. Next: {_command('plan', '--schema', str(out))}")
+        return
+    io.warn("This schema was taken from the data and is not private. Answer its open questions.")
+    schema.dump(out, force=True)
+    following = _command("schema", "check", str(out), "--ask")
+    io.note(f"{out} has {len(schema.written)} columns. Next: {following}")
+    emit_checklist(schema, str(out))
+
+
+def _command(*words: str) -> str:
+    return shlex.join([io.PROGRAM, *words])
+
+
+def ask(schema: Schema) -> Schema:
+    """Ask every open question in the terminal, and return the schema with the answers."""
+    from adaptive_qs.table.review import QUESTIONS, answer, list_questions
+
+    questions = list_questions(schema)
+    for number, (topic, lines, proposed) in enumerate(questions, start=1):
+        io.emit(f"\n{number}/{len(questions)} {QUESTIONS[topic]}")
+        for line in lines:
+            io.emit(f"  {line}")
+        while True:
+            enter = f"Enter: {proposed}" if proposed else "Enter accepts the proposal"
+            io.emit(f"  [{enter}]")
+            line = sys.stdin.readline() if sys.stdin is not None else ""
+            if not line:
+                raise InputError("The answers end before the questions. Nothing was stored.")
+            text = line.strip() or proposed
+            try:
+                schema = answer(schema, topic, text)
+                break
+            except InputError as error:
+                io.emit(f"  {error}")
+    return schema
 
 
 def check(
@@ -81,25 +127,26 @@ def check(
     data: Annotated[
         Path | None, typer.Argument(metavar="[DATA]", help="A table that should fit the schema.")
     ] = None,
+    *,
+    options: CheckOptions,
 ) -> None:
     """Check a schema, and whether a table fits it.
 
     For a proposed schema it lists what is still to be reviewed. The schema of a set of tables is
     checked without them.
     """
-    from adaptive_qs.table.files import is_table_file, is_written_only
+    from adaptive_qs.table.files import is_table_file
     from adaptive_qs.table.tables import TableSet
 
     if is_table_file(schema):
-        if is_written_only(schema):
-            raise InputError(
-                f"{schema}: is no schema, and no table that can be read: tables in this format are "
-                "only written"
-            )
         names = ["init", str(schema)] if data is None else ["check", str(data), str(schema)]
         usage = shlex.join([io.PROGRAM, "schema", *names])
         remedy = f"To propose a schema, run {usage}" if data is None else f"Usage: {usage}"
         raise InputError(f"{schema} is a table, not a schema. {remedy}")
+    if options.ask:
+        from adaptive_qs.table.schema import Schema
+
+        ask(Schema.load(schema)).dump(schema, force=True)
     described = TableSet.load(schema)
     if data is not None and described.is_set:
         raise InputError(
@@ -123,14 +170,14 @@ def check(
 
 def _emit_checked(schema: Schema, path: Path, table: str = "") -> None:
     from adaptive_qs.table.propose import check_schema
-    from adaptive_qs.table.schema import left_as_proposed
+    from adaptive_qs.table.schema import open_topics
 
     for advice in check_schema(schema):
         io.warn(f"{table}{advice}")
     codes = sum(column.size for column in schema.columns)
     io.emit(f"{path} is valid: {table}{len(schema.columns)} columns, {codes:,} codes in total")
-    if left := left_as_proposed(schema):
-        emit_checklist(left, str(path))
+    if open_topics(schema):
+        emit_checklist(schema, str(path))
 
 
 def json_schema(
@@ -157,55 +204,27 @@ def json_schema(
 NOT_PRIVATE = "Taken from the data, not private. For the owner only."
 """First line of each list of a proposal."""
 
-MANY = 100
-"""Number of values above which the list suggests groups."""
 
+def emit_checklist(schema: Schema, path: str) -> None:
+    """Print the columns and rules with open questions, then these questions."""
+    from adaptive_qs.table.review import describe_open
+    from adaptive_qs.table.schema import rules_as_proposed
 
-def emit_checklist(columns: Sequence[ColumnBase], path: str, rules: Sequence[str] = ()) -> None:
-    """Print the columns and rules that are still as proposed, then what to review."""
-    from adaptive_qs.table.columns import COLUMN_TYPES
-    from adaptive_qs.table.schema import AS_PROPOSED, TAKEN_FROM_DATA
-
-    kinds = {column.type for column in columns}
-    reviews = [column.review for kind, column in COLUMN_TYPES.items() if kind in kinds]
     io.emit(NOT_PRIVATE)
     io.emit_columns(
         ("column", "type", "taken from the rows", "codes"),
-        [(c.name, _kind(c), _taken(c), f"{c.size:,}") for c in columns],
-    )
-    if rules:
-        io.emit_columns(
-            ("rule", ""), [(rule, "holds in all rows that were read") for rule in rules]
-        )
-    many = [c.name for c in columns if "groups" in type(c).model_fields and c.size > MANY]
-    grouped = (
-        f"Do the values of {join_first(many, 3)} belong to larger units, as towns to counties? "
-        'Then declare them as "groups".'
-    )
-    ruled = [("rules", "Must each rule hold for every possible row? Remove the others.")]
-    io.emit_rows(
-        "Review these points, using public knowledge only:",
         [
-            ("column", 'May it be published? If not, add its name to "ignore".'),
-            (
-                "persons",
-                "Can a person have several rows? Then remove the column that identifies the person "
-                'and name it as "person".',
-            ),
-            (
-                "computed",
-                "Is it computed from other columns (a sum, the month of a date)? Add it to "
-                '"ignore".',
-            ),
-            *dict(row for questions in reviews for row in questions.items()).items(),
-            *([("groups", grouped)] if many else ()),
-            *(ruled if rules else ()),
-            ("missing", "Can cells be empty or contain a marker for unknown values?"),
-            ("done", f'Delete "{AS_PROPOSED}" from the description of each reviewed column.'),
-            ("all done", f'Delete "{TAKEN_FROM_DATA}" from the description of the schema.'),
-            ("next", f"List what is left: {shlex.join([io.PROGRAM, 'schema', 'check', path])}"),
+            (c.name, _kind(c), _taken(c), f"{c.size:,}")
+            for c in schema.columns
+            if c.open or schema.open
         ],
     )
+    if made := [(c.name, c.type, "; ".join(c.why)) for c in schema.generated]:
+        io.emit_columns(("not measured", "type", "reason"), made)
+    if rules := [(rule.rule, "; ".join(rule.why)) for rule in rules_as_proposed(schema)]:
+        io.emit_columns(("rule", ""), rules)
+    following = _command("schema", "check", path, "--ask")
+    io.emit_rows("Open questions:", [*describe_open(schema), ("answer", following)])
 
 
 def _kind(column: ColumnBase) -> str:

@@ -136,11 +136,9 @@ class Outcome:
         return rows
 
     def _next(self) -> list[str]:
-        """Return the next command to try; an empty list if nothing that was written can be read."""
-        from adaptive_qs.table.files import is_written_only
-
+        """Return the next command to try; an empty list if nothing can be read."""
         out, bundle = self.outputs.out, self.outputs.release
-        if out in (None, io.STANDARD) or is_written_only(out):
+        if out in (None, io.STANDARD):
             return [] if bundle is None else ["sample", str(bundle), "--out", "table.csv"]
         columns = self.release.root.schema.columns
         learnt = any(getattr(c, key, None) for c in columns for key in ("learnt", "counted"))
@@ -289,7 +287,6 @@ def synthesize(data: PrivateTable = None, *, options: Options) -> None:
 
 
 def _locate_tables(source: Path, schema: TableSet) -> dict[str, Path]:
-    """Return the tables of a set by name, or the only table."""
     if not schema.is_set:
         return {schema.root: source}
     if source == io.STANDARD:
@@ -321,9 +318,10 @@ def _check(schema: TableSet, path: Path, options: Options) -> CheckedRun[Tables]
     from adaptive_qs.release.release import check_rows
     from adaptive_qs.run.memory import check_table_rows
     from adaptive_qs.run.tables import check_tables
-    from adaptive_qs.table.schema import resolve_about
 
     if options.about is not None:
+        from adaptive_qs.table.about import resolve_about
+
         schema = schema.with_about(*resolve_about(options.about))
     spec = workload_spec(options.workload, options.ways)
     checked = check_tables(schema, replace(options, workload=spec))

@@ -356,7 +356,6 @@ def dependence_sentence(found: AssociationChanges, rows: tuple[int, int]) -> str
 
 
 def _with_sizes(changes: Sequence[AssociationChange]) -> list[str]:
-    """Return the columns with Cramér's V in both tables."""
     return [
         f"{combination(c.names)} (V {decimals(c.true)}, now {decimals(c.synthetic)})"
         for c in changes

@@ -305,7 +305,6 @@ def _compare(column: ColumnBase, true: Numbers, made: Numbers) -> ColumnValues:
 
 
 def _find_frequent(rows: Numbers) -> Numbers:
-    """Return the most frequent values."""
     values, times = np.unique(rows, return_counts=True)
     return np.asarray(values[np.argsort(-times, kind="stable")[:FREQUENT]])
 
@@ -356,7 +355,6 @@ class ValuesCheck(Check):
 
 
 def _describe_moved(found: ColumnValues) -> str:
-    """Return mean or median of both tables, whichever is further off beyond chance."""
     mean, median = found.errors
     what = "mean" if mean and mean >= median else "median"
     true, made = (found.column.amount_text(getattr(table, what))

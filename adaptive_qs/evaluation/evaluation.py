@@ -194,14 +194,12 @@ def _resolve_schema(schema: Any, release: Any, true: Any, max_memory: int | str 
 
 
 def _resolve_rules(rules: str | Rule | Iterable[str | Rule], schema: Schema) -> list[Rule]:
-    """Return the rules that the schema declares, then the caller's."""
     several = [rules] if isinstance(rules, str) or not isinstance(rules, Iterable) else rules
     parsed = [parse_rule(rule, schema) if isinstance(rule, str) else rule for rule in several]
     return [*declared_rules(schema), *parsed]
 
 
 def _has_equal_persons(weigh: str | None, promised: Promised, schema: Schema) -> bool:
-    """Return whether persons, not rows, have equal weights."""
     if weigh is None:
         weigh = DEFAULT_WEIGH if promised.statement is None else promised.statement.protects.weigh
     check_weigh(weigh, schema.person)
@@ -209,7 +207,6 @@ def _has_equal_persons(weigh: str | None, promised: Promised, schema: Schema) ->
 
 
 def _one_row_each(table: Any, schema: Schema, max_memory: int | str | None) -> Any:
-    """Return one random row of each person."""
     if table is None:
         return None
     from adaptive_qs.table.persons import ContributionBound  # few tables are of persons

@@ -160,7 +160,6 @@ def _dependencies(counts: PairCounts) -> list[Determination]:
 
 
 def _orders(joint: JointCodes, schema: Schema) -> list[Predicate]:
-    """Return the strictest comparison of each two columns that holds."""
     if joint.true_rows < LEAST_CHANCES:
         return []
     ranked = [c for c in schema.columns if c.ranked and c.kind is not None]
@@ -175,7 +174,6 @@ def _orders(joint: JointCodes, schema: Schema) -> list[Predicate]:
 
 
 def _signs(x: Values, y: Values) -> list[str]:
-    """Return the comparisons that no row breaks, the strictest one first."""
     known = x.known & y.known
     above, below = (x.low > y.high) & known, (x.high < y.low) & known
     if above.any() and below.any():
@@ -214,7 +212,6 @@ def _telling(
 
 
 def _at_least_one(joint: JointCodes, schema: Schema) -> list[str]:
-    """Return rules that at least one of two columns has a value."""
     gaps = _gaps(joint, schema)
     pairs = [p for p in combinations(gaps, 2) if not (gaps[p[0]] & gaps[p[1]]).any()]
     texts = (f"at least one of {written(a)}, {written(b)}" for a, b in pairs[:MOST_TRIED])
@@ -222,7 +219,6 @@ def _at_least_one(joint: JointCodes, schema: Schema) -> list[str]:
 
 
 def _empty_together(joint: JointCodes, schema: Schema) -> list[str]:
-    """Return rules that several columns are missing in the same rows, as a circle."""
     groups: dict[bytes, list[str]] = {}
     for name, gap in _gaps(joint, schema).items():
         groups.setdefault(gap.tobytes(), []).append(written(name))
@@ -234,7 +230,6 @@ def _empty_together(joint: JointCodes, schema: Schema) -> list[str]:
 
 
 def _gaps(joint: JointCodes, schema: Schema) -> dict[str, NDArray[np.bool_]]:
-    """Return the rows without a value, by column."""
     return {
         column.name: codes == column.missing_code
         for column, codes in zip(schema.columns, joint.pair.true.columns)

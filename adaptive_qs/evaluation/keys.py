@@ -269,7 +269,6 @@ def evaluate_set(
 
 
 def _own_pairs(measured: MeasuredTable) -> Workload:
-    """Return all pairs of columns of which at least one is no ancestor's."""
     pairs = Workload.all_ways(measured.schema.domain(), 2)
     return replace(
         pairs, weights={c: w for c, w in pairs.weights.items() if c[-1] >= measured.given}

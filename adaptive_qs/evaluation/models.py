@@ -155,7 +155,6 @@ def measure_utility(
 
 
 def _sample(table: CodedTable, target: Target) -> Sample:
-    """Return all rows of a table whose class is kept."""
     labels = target.labels(table)
     rows = labels >= 0
     columns = [c[rows] for i, c in enumerate(table.columns) if i != target.attribute]
@@ -212,7 +211,6 @@ def _train_all(tasks: Sequence[Any], workers: int, progress: StepProgress | None
 def _train_and_test(
     ordered: Sequence[bool], samples: Sequence[Sample], split: Sequence[Codes], seed: int
 ) -> list[float]:
-    """Return the areas of a model of true rows, and of one of synthetic rows."""
     *training, (tested, truth) = (
         (x[rows], labels[rows]) for (x, labels), rows in zip(samples, split)
     )
@@ -351,7 +349,6 @@ def find_target(true: CodedTable, name: str) -> Target:
 
 
 def _cut_at_quantiles(counts: Codes) -> Codes:
-    """Return a class for each code, cut at the quantiles of the rows."""
     below = np.cumsum(counts)
     shares = np.arange(1, GROUPS) / GROUPS * below[-1]
     before_last, last = np.flatnonzero(counts)[-2:].tolist()

@@ -151,7 +151,6 @@ def _take(values: Values, rows: NDArray[np.intp]) -> Values:
 
 
 def _distribution(values: Values) -> tuple[Values, NDArray[np.float64]]:
-    """Return the distinct values of some rows, and the shares of the rows that have them."""
     table = np.stack([array.astype(np.float64) for array in values])
     _, first, counts = np.unique(table, axis=1, return_index=True, return_counts=True)
     return _take(values, first), counts / len(values.low)

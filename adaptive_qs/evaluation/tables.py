@@ -102,21 +102,14 @@ class TablePair:
         return true, synthetic
 
 
-def read_compared(
-    table: Any, schema: Schema, role: str, progress: PhaseProgress | None = None
-) -> CodedTable:
-    """Return the codes of a table; ``role`` is its name in messages, such as "true".
-
-    Raises:
-        DataError: it cannot be read, has no rows, or does not fit the schema. The synthetic table
-            may come from another tool: the message then says how to bring it to the schema.
-    """
-    return _read(table, schema, role, progress, ())[0]
-
-
 def _read(
     table: Any, schema: Schema, role: str, progress: PhaseProgress | None, names: Sequence[str]
 ) -> tuple[CodedTable, Amounts]:
+    """Return the codes of a table and the amounts of some columns; errors name its ``role``.
+
+    The synthetic table may come from another tool: the message then says how to bring it to the
+    schema.
+    """
     steps = None if progress is None else partial(progress, "read")
     try:
         if not names:

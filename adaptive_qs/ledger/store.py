@@ -7,6 +7,7 @@ import os
 import random
 import shutil
 import sqlite3
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, suppress
@@ -34,7 +35,6 @@ from adaptive_qs.ledger.entries import (
 from adaptive_qs.ledger.files import Anchor, Mark, MarkFile, create_private_file
 from adaptive_qs.machine import Fault, reach
 from adaptive_qs.privacy.events import Cost
-from adaptive_qs.table.files import private_folder
 
 FORMAT_VERSION = 2
 APPLICATION_ID = 0x61715F73
@@ -407,8 +407,9 @@ def _connect_to_read(path: Path, cleanup: ExitStack) -> sqlite3.Connection:
         _check_kind(connection, path)
         return connection
     except sqlite3.OperationalError:
-        copy = cleanup.enter_context(private_folder(None)) / "ledger"
         try:
+            folder = cleanup.enter_context(tempfile.TemporaryDirectory(prefix="adaptive-qs-"))
+            copy = Path(folder, "ledger")
             for end in ("", "-wal"):
                 if os.path.exists(f"{real}{end}"):
                     shutil.copyfile(f"{real}{end}", f"{copy}{end}")
@@ -463,7 +464,6 @@ def _patiently(attempt: Callable[[], Result]) -> Result:
 
 
 def _name(error: sqlite3.Error) -> str:
-    """Return a name such as "SQLITE_BUSY"; "" if the error is not one of the database itself."""
     return getattr(error, "sqlite_errorname", "") or ""
 
 

@@ -9,8 +9,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial, wraps
-from html import escape
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -262,77 +260,33 @@ PHASES = {
 }
 """The names of the phases of a run."""
 
-_CELL = "text-align:left;vertical-align:top;padding:2px 12px 2px 0"
-
 
 class ProgressBar:
     """Progress of a run, for ``Synthesizer(progress=ProgressBar())``.
 
-    A notebook shows a line with a bar and seconds for each phase, a terminal one line on stderr.
-    The output depends on the rows, as the time of a run does: it is for the owner.
+    Terminals and notebooks show one line, with the part and the seconds of the phase. It depends on
+    the rows, as the time of a run does: it is for the owner.
     """
 
     _LEAST_SECONDS = 0.1  # between two updates of a phase
 
     def __init__(self) -> None:
         self._begun: dict[str, float] = {}
-        self._shown: dict[str, tuple[int, int, float]] = {}
         self._last = 0.0
-        self._display: Callable[[str], None] | None = None
 
     def __call__(self, phase: str, done: int, total: int) -> None:
         """Report the steps of a phase that are done, and their number."""
         now = time.perf_counter()
         fresh = phase not in self._begun
         since = self._begun.setdefault(phase, now)
-        self._shown[phase] = (done, total, now - since)
-        if fresh or done >= total or now - self._last >= self._LEAST_SECONDS:
-            self._last = now
-            self._show(phase)
-
-    def _show(self, phase: str) -> None:
-        if self._display is None:
-            self._display = _notebook() or _terminal()
-        self._display(self.html() if self._display is not _line else self._text(phase))
-
-    def html(self) -> str:
-        """Return the phases so far, for a notebook."""
-        rows = "".join(
-            f'<tr><td style="{_CELL}">{escape(PHASES.get(phase, phase))}</td>'
-            f'<td style="{_CELL}"><progress max="{max(total, 1)}" value="{done}"></progress></td>'
-            f'<td style="{_CELL}">{_percent(done, total)}, {seconds:.1f} s</td></tr>'
-            for phase, (done, total, seconds) in self._shown.items()
-        )
-        return f"<table>{rows}</table>"
-
-    def _text(self, phase: str) -> str:
-        done, total, seconds = self._shown[phase]
-        return f"{PHASES.get(phase, phase)}: {_percent(done, total)}, {seconds:.1f} s"
-
-
-def _percent(done: int, total: int) -> str:
-    return f"{100 * min(done, total) // max(total, 1)} %"
-
-
-def _notebook() -> Callable[[str], None] | None:
-    """Return a function that replaces the shown HTML; None outside notebooks."""
-    library: Any = sys.modules.get("IPython")
-    shell = None if library is None else library.get_ipython()
-    if shell is None or not hasattr(shell, "kernel"):
-        return None
-    show: Any = import_module("IPython.display")
-    handle = show.display(show.HTML(""), display_id=True)
-    return lambda html: handle.update(show.HTML(html))
-
-
-def _terminal() -> Callable[[str], None]:
-    return _line if sys.stderr is not None and sys.stderr.isatty() else lambda text: None
-
-
-def _line(text: str) -> None:
-    """Overwrite the line of the cursor."""
-    sys.stderr.write(f"\r\x1b[2K{text}")
-    sys.stderr.flush()
+        if not fresh and done < total and now - self._last < self._LEAST_SECONDS:
+            return
+        self._last = now
+        if sys.stderr is not None and (sys.stderr.isatty() or "ipykernel" in sys.modules):
+            part = 100 * min(done, total) // max(total, 1)
+            text = f"{PHASES.get(phase, phase)}: {part} %, {now - since:.1f} s"
+            sys.stderr.write(f"\r{text:<60}")
+            sys.stderr.flush()
 
 
 # Templates: everything inline, every text escaped, an undefined name is an error.

@@ -52,6 +52,8 @@ def compute_delta(rho: float, epsilon: float) -> float:
     order = _best_order(lambda a: a * ((1 + a) * rho - epsilon) - _shape(a))
     with localcontext(_PRECISE):
         log_delta = order * ((1 + order) * Decimal(rho) - Decimal(epsilon)) - _precise_shape(order)
+        if log_delta >= 0:
+            return 1.0
         return min(1.0, max(_float_above(log_delta.exp()), math.ulp(0.0)))  # which can underflow
 
 

@@ -17,6 +17,7 @@ from adaptive_qs.pages.words import counted, join_first
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.encode import decode, read_table
 from adaptive_qs.table.files import STAMP_KEY
+from adaptive_qs.table.generated import with_generated
 from adaptive_qs.table.schema import Schema
 
 if TYPE_CHECKING:
@@ -205,7 +206,7 @@ class Drawing:
 
         Then ``keep`` is called with the codes of each page, also of given columns.
         """
-        stamp, slices = {STAMP_KEY: self.stamp}, count()
+        stamp, slices, done = {STAMP_KEY: self.stamp}, count(), 0
         purpose = 2 if self.given else 1  # of the random numbers
         for number, page in enumerate(self.parts, 1):
             own = page[:, self.given :]
@@ -214,6 +215,8 @@ class Drawing:
                 rng = np.random.default_rng((self.seed, purpose, next(slices)))
                 rows = slice(first, first + DECODED_ROWS)
                 values = self._values(own[rows], rng, written[rows])
+                values = with_generated(values, self.schema.generated, done, (self.seed, done))
+                done += len(values)
                 yield values.replace_schema_metadata(stamp)
             final = page
             if (written != own).any():

@@ -289,6 +289,9 @@ def _declared_facts(schema: Schema, paid: Collection[str], counted: Collection[s
             "counts; its cells are not released"
         )
         add("ignored", text, basis, schema.person)
+    if made := [column.name for column in schema.generated]:
+        text = "that the table has these columns; their cells are not used, and new ones are made"
+        add("ignored", text, basis, *made)
     if schema.ignore:
         text = "that the table can have these columns; their cells are not used"
         add("ignored", text, basis, *schema.ignore)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -31,6 +31,7 @@ from adaptive_qs.table.bin_density import build_drawers
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.encode import decode
 from adaptive_qs.table.files import STAMP_KEY, compute_sha256
+from adaptive_qs.table.generated import with_generated
 from adaptive_qs.table.schema import SET_MEMBER, Schema
 from adaptive_qs.table.tables import MeasuredTable, TableSet
 
@@ -352,7 +353,9 @@ class _Family:
             for above_name in schema.list_path(name):
                 rows.setdefault(above_name, 0)
             written = schema.written(name, rows) if schema.is_set else drawing.schema
-            pages = self._pages(table, own, parents) if schema.is_set else drawing.pages()
+            pages = drawing.pages()
+            if schema.is_set:
+                pages = self._pages(table, own, parents, [*written.written])
             yield DrawnTable(name, written, rows[name], pages, own)
 
     def _draw_linked(self, table: MeasuredTable, number: int) -> Drawing:
@@ -373,8 +376,9 @@ class _Family:
         )  # fmt: skip
 
     def _pages(
-        self, table: MeasuredTable, drawing: Drawing | None, parents: NDArray[np.int64] | None
-    ) -> Iterator[pa.Table]:
+        self, table: MeasuredTable, drawing: Drawing | None, parents: NDArray[np.int64] | None,
+        names: Sequence[str],
+    ) -> Iterator[pa.Table]:  # fmt: skip
         """Yield the pages of a table with keys in the place of its numbers of children."""
         schema, codes, start = self.release.schema, list[Rows](), 0
         stamp = {STAMP_KEY: self.release.manifest.stamp}
@@ -392,7 +396,7 @@ class _Family:
             if own_key is not None:
                 keys = np.arange(rows.start, rows.stop) + 1
                 page = page.add_column(0, own_key, pa.array(keys, pa.int64()))
-            yield page.replace_schema_metadata(stamp)
+            yield page.select(names).replace_schema_metadata(stamp)
         if own_key is not None:
             none = np.zeros((0, len(table.schema.columns)), dtype=np.int32)
             self.codes[table.name] = np.concatenate([none, *codes])
@@ -400,4 +404,6 @@ class _Family:
 
 def _without_rows(schema: Schema) -> pa.Table:
     codes = CodedTable.from_parts(schema.domain(), [], 0)
-    return decode(codes, schema, np.random.default_rng(0))
+    return with_generated(
+        decode(codes, schema, np.random.default_rng(0)), schema.generated, 0, (0,)
+    )

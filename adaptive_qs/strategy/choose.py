@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -91,10 +90,6 @@ class PlanRequest:
     def decomposition(self) -> Decomposition:
         """The residual spaces that the workload reaches, and the problem in each."""
         return decompose_workload(self.workload, self.settings.max_bytes * self.jobs)
-
-
-Planner = Callable[[PlanRequest], MechanismChoice]
-"""Plans the mechanism of one name; raises as :func:`choose_mechanism` does."""
 
 
 def choose_mechanism(

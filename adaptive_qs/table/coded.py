@@ -11,7 +11,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from threading import Lock
 from typing import Any, Protocol, Self, TypeVar
-from weakref import finalize
 
 import numpy as np
 from numpy.typing import NDArray
@@ -349,15 +348,6 @@ class MarginalCounter:
         self._kept: dict[Clique, NDArray[Any]] = {}
         self._listed: dict[Clique, Sequence[NDArray[Any]]] = {}
         self._lock = Lock()
-        self._close: Callable[[], object] = lambda: None
-
-    def owns(self, close: Callable[[], object]) -> None:
-        """Take over the function that closes the engine, also when the counter is dropped."""
-        self._close = finalize(self, close)
-
-    def close(self) -> None:
-        """Remove what the engine keeps of the rows; nothing can be counted after that."""
-        self._close()
 
     def keep_up_to(self, cells: int) -> None:
         """Keep counted marginals of at least this number of cells together."""

@@ -135,9 +135,10 @@ class _Parts(zipfile.ZipFile):
 
     def read(self, name: Any, pwd: bytes | None = None) -> bytes:
         """Return a whole part; raise ValueError if it is larger than in any workbook."""
-        if self.getinfo(name).file_size > 2**23:
-            raise ValueError("a part is too large")
-        return super().read(name, pwd)
+        content = b"" if self.getinfo(name).file_size > 2**23 else super().read(name, pwd)
+        if not content or content.count(b"<") > 2**18:
+            raise ValueError("a part is empty, too large, or has too many elements")
+        return content
 
 
 class Workbook:

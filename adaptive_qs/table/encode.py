@@ -110,7 +110,6 @@ def unchanged(source: Any) -> Iterator[None]:
 
 
 def _stamps(source: Any) -> dict[Path, tuple[int, ...]]:
-    """Return the state of each file of a table."""
     stamps: dict[Path, tuple[int, ...]] = {}
     for file in table_files(source) if isinstance(source, str | Path) else ():
         check_name(file)

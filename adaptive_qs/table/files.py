@@ -7,7 +7,6 @@ import errno
 import glob
 import hashlib
 import os
-import shutil
 import stat
 import sys
 import tempfile
@@ -19,7 +18,7 @@ from typing import Any, BinaryIO, Literal, NamedTuple
 
 from adaptive_qs.arguments import Registry, check_path
 from adaptive_qs.errors import DataError, InputError, reason
-from adaptive_qs.machine import Fault, is_private, reach
+from adaptive_qs.machine import Fault, reach
 
 # Temporary files next to their targets: named after them, locked by their writer.
 #
@@ -304,53 +303,12 @@ def _unwritable(target: Path, error: OSError) -> InputError:
     return InputError(f"{target}: cannot be written ({reason(error)}): {remedy}")
 
 
-# Folders for what does not stay in memory: removed at the end, or by the next run if the process
-# was killed.
-
-
 def temporary_folder(folder: str | Path | None) -> Path:
     """Return the folder for temporary files; raise InputError if there is none."""
     path = Path(tempfile.gettempdir() if folder is None else folder)
     if not os.path.isdir(path):
         raise InputError(f"--temp-folder {path} is not a folder. Create it or choose another one.")
     return path
-
-
-@contextmanager
-def private_folder(inside: str | Path | None) -> Iterator[Path]:
-    """Yield a new folder that only this user can read; remove folders of dead processes.
-
-    Raises:
-        InputError: If it cannot be made.
-    """
-    parent = temporary_folder(inside)
-    try:
-        _remove_dead(parent)
-        while True:
-            folder = Path(tempfile.mkdtemp(prefix="adaptive-qs-", dir=parent))
-            with contextlib.suppress(FileNotFoundError):  # not locked yet, so taken for a dead one
-                handle, _ = create_partial(folder / "codes")
-                break
-    except OSError as error:
-        raise InputError(
-            f"temp-folder {parent}: cannot be written ({reason(error)}): name another one"
-        ) from None
-    try:
-        yield folder
-    finally:
-        os.close(handle)
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _remove_dead(parent: Path) -> None:
-    """Remove folders of :func:`private_folder` whose lock nobody holds; nothing else."""
-    for folder in parent.glob("adaptive-qs-*"):
-        with contextlib.suppress(OSError):
-            locks = f"{_prefix(folder / 'codes')}*{SUFFIX}"
-            if is_private(folder) and any(folder.glob(locks)):
-                remove_stale(folder / "codes")
-                if not any(folder.glob(locks)):
-                    shutil.rmtree(folder, ignore_errors=True)
 
 
 # Formats of files.
@@ -391,13 +349,6 @@ def inside(path: str | Path) -> tuple[Path, str | None]:
 def is_pattern(path: str | Path) -> bool:
     """Return whether a path is a pattern for file names, such as data/*.csv, and no file."""
     return glob.has_magic(str(path)) and not os.path.exists(inside(path)[0])
-
-
-def is_written_only(path: str | Path) -> bool:
-    """Return whether the ending of a name is that of a format that cannot be read."""
-    name = str(path).lower()
-    endings = (suffix for suffix in FORMATS if name.endswith(suffix))
-    return any(not FORMATS[suffix].readable for suffix in endings)
 
 
 def is_table_file(path: str | Path) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -297,8 +297,8 @@ def open_parquet(path: Path, groups: RowGroups = None) -> Iterator[Source]:
         nested = {name: kind for name, kind in types.items() if pa.types.is_nested(kind)}
         flat = [name for name in requested if name not in nested]  # no column takes a nested cell
         most_bytes = memory_bytes(None) - PROCESS_BYTES
-        rows = _rows_at_once(path, file, flat, most_bytes)
-        chosen = None if groups is None else [*groups]
+        chosen = [*range(file.num_row_groups)] if groups is None else [*groups]
+        rows = _rows_at_once(path, file, flat, most_bytes, chosen)
         for batch in file.iter_batches(batch_size=rows, columns=flat, row_groups=chosen):
             done += batch.num_rows
             cells = (
@@ -328,24 +328,26 @@ def explain_parquet(path: Path, _: Exception) -> DataError:
 def check_parquet(path: Path, names: Collection[str], most_bytes: int) -> None:
     """Raise ResourceExceeded if these columns need more memory than this while they are read."""
     with _open_parquet(path) as file:
-        _rows_at_once(path, file, names, most_bytes)
+        _rows_at_once(path, file, names, most_bytes, range(file.num_row_groups))
 
 
-def _rows_at_once(path: Path, file: pq.ParquetFile, names: Collection[str], most_bytes: int) -> int:
+def _rows_at_once(
+    path: Path, file: pq.ParquetFile, names: Collection[str], most_bytes: int, chosen: Sequence[int]
+) -> int:
     """Return how many rows of some columns to read in one step, at most ``BATCH_ROWS``.
 
     Raises:
-        ResourceExceeded: If a row group of these columns needs more memory than this.
+        ResourceExceeded: If one of the chosen row groups needs more memory than this.
     """
-    groups = [file.metadata.row_group(k) for k in range(file.metadata.num_row_groups)]
+    groups = [file.metadata.row_group(k) for k in chosen]
     cell, sizes = 0, [np.zeros(len(groups), np.int64)]
-    for place in range(file.metadata.num_columns):
-        column = file.schema.column(place)
-        if column.path in names:
-            chunks = [group.column(place) for group in groups]
-            sizes.append(np.array([c.total_uncompressed_size for c in chunks], np.int64))
-            prefixed = any("DELTA_BYTE_ARRAY" in c.encodings for c in chunks)  # each can be as long
-            cell += 16 + column.length + prefixed * int(sizes[-1].max(initial=0))
+    with path.open("rb") as raw:
+        for place in range(file.metadata.num_columns):
+            column = file.schema.column(place)
+            if column.path in names:
+                unpacked = [_unpacked_bytes(raw, group.column(place)) for group in groups]
+                sizes.append(np.array(unpacked, np.int64))
+                cell += 16 + column.length
     rows = max(1, min(BATCH_ROWS, 2**26 // max(cell, 1)))
     held = int((np.sum(sizes, axis=0) + 2 * np.max(sizes, axis=0)).max(initial=0))
     if held + rows * cell > most_bytes:
@@ -354,6 +356,61 @@ def _rows_at_once(path: Path, file: pq.ParquetFile, names: Collection[str], most
             "there are for them: raise --max-memory, or write it again with smaller row groups"
         )
     return rows
+
+
+def _unpacked_bytes(raw: BinaryIO, chunk: pq.ColumnChunkMetaData) -> int:
+    """Return the bytes of a column chunk when it is unpacked, by the headers of its pages.
+
+    The metadata of a hostile file can state fewer. Raises ValueError for texts as differences, each
+    of which can be as long as a page (Arrow does not read them with a dictionary either).
+    """
+    place = min(filter(None, (chunk.dictionary_page_offset, chunk.data_page_offset)))
+    end, total = place + chunk.total_compressed_size, 0
+    while place < end:
+        raw.seek(place)
+        header, length = _thrift_fields(raw.read(2**16), 0)
+        delta_byte_array = header.get(5, {}).get(2), header.get(8, {}).get(4)
+        if min(header[2], header[3]) < 0 or (
+            7 in delta_byte_array and chunk.physical_type == "BYTE_ARRAY"
+        ):
+            raise ValueError("a page has a negative size, or texts as differences")
+        total += header[2]
+        place += length + header[3]
+    return max(total, chunk.total_uncompressed_size)
+
+
+def _thrift_fields(data: bytes, place: int) -> tuple[dict[int, Any], int]:
+    """Return the 32-bit integers and structures of a structure by number, and where it ends.
+
+    The structure is in the compact protocol of Thrift.
+    """
+    fields: dict[int, Any] = {}
+    number = 0
+    while byte := data[place]:
+        kind, step, place = byte & 15, byte >> 4, place + 1
+        if not step:
+            long_step, place = _thrift_integer(data, place)
+            number, step = 0, long_step >> 1
+        number += step
+        if kind == 12:  # a structure
+            fields[number], place = _thrift_fields(data, place)
+        elif kind in (4, 5, 6):  # integers of 16, 32 and 64 bits
+            value, place = _thrift_integer(data, place)
+            if kind == 5:
+                fields[number] = (value & 0xFFFFFFFF) >> 1 ^ -(value & 1)
+        elif kind == 8:  # a text
+            length, place = _thrift_integer(data, place)
+            place += length
+        elif kind not in (1, 2):  # booleans
+            raise ValueError("a header has fields of unknown types")
+    return fields, place + 1
+
+
+def _thrift_integer(data: bytes, place: int) -> tuple[int, int]:
+    value = shift = 0
+    while data[place] > 127:
+        value, shift, place = value | (data[place] & 127) << shift, shift + 7, place + 1
+    return value | data[place] << shift, place + 1
 
 
 def _cut_parquet(file: pq.ParquetFile, most_bytes: int) -> Iterator[RowGroups]:

@@ -277,7 +277,6 @@ class JoinedRows(Rows):
 
 
 def _bound(rows: Rows, schema: Schema, most: int, most_bytes: int) -> Rows:
-    """Return rows without those that exceed the bound; held rows stay held."""
     if not isinstance(rows, HeldRows):
         return ContributionBound.from_source(rows, schema, most, most_bytes)
     keyed = schema.changed(columns=(*schema.columns, identifier_column(rows.key)))
@@ -291,7 +290,6 @@ def _bound(rows: Rows, schema: Schema, most: int, most_bytes: int) -> Rows:
 def _hold(
     table: Any, schema: TableSet, name: str, above: HeldRows | None, most_bytes: int
 ) -> HeldRows:
-    """Read a table with children into memory."""
     own, parent = schema.tables[name], schema.by_child.get(name)
     columns: dict[str, list[Cells]] = {column: [] for column in own.names}
     keys, places = [pa.array([], pa.string())], [np.zeros(0, np.int64)]
@@ -335,7 +333,6 @@ def _hold(
 
 
 def _count_rows(table: Any, schema: TableSet, name: str, above: HeldRows) -> Places:
-    """Return the number of rows of each row of the parent, for a table without children."""
     counts, key = np.zeros(len(above), dtype=np.int64), schema.by_child[name]
     with _open_table(table, schema, name) as source:
         for chunk in source.read((key.column,)):
@@ -347,7 +344,6 @@ def _count_rows(table: Any, schema: TableSet, name: str, above: HeldRows) -> Pla
 
 
 def _find_parents(parents: PersonIndex, above: HeldRows, column: str, label: str) -> Places:
-    """Return the position of each row's parent; raise DataError if there is none."""
     places = parents.among(above.keys)
     if (places < 0).any():
         raise DataError(
@@ -368,5 +364,5 @@ def _open_table(table: Any, schema: TableSet, name: str) -> Iterator[Source]:
             source = replace(source, label=name)
         elif inside(name_source(table))[1] is not None:  # one of several tables in a file
             source = replace(source, label=f"{source.label}: {name}")
-        check_names(source, (*own.names, *keys), own.ignore)
+        check_names(source, (*own.names, *keys), own.unread)
         yield source

@@ -189,7 +189,7 @@ def _opened(source: Any, schema: Schema) -> Iterator[Source]:
     if isinstance(source, CodedTable):
         raise DataError(f"a coded table has no person column {person!r}: give the raw table")
     with open_source(source, schema.delimiter) as whole:
-        check_names(whole, (*schema.names, person), schema.ignore)
+        check_names(whole, (*schema.names, person), schema.unread)
         yield whole
 
 
@@ -347,7 +347,6 @@ class RowSelection:
 
 
 def _is_new(*sorted_keys: NDArray[Any]) -> NDArray[np.bool_]:
-    """Return a mask that is true where a run of equal keys starts."""
     new = np.zeros(sorted_keys[0].size, dtype=np.bool_)
     new[:1] = True
     for keys in sorted_keys:
@@ -356,7 +355,6 @@ def _is_new(*sorted_keys: NDArray[Any]) -> NDArray[np.bool_]:
 
 
 def _rank(new: NDArray[np.bool_]) -> Places:
-    """Return the position of each element within its run, from 0."""
     places = np.arange(new.size)
     return places - np.maximum.accumulate(np.where(new, places, 0))
 

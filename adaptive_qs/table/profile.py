@@ -41,6 +41,14 @@ TEXT_MARKERS = ("k.A.", "k. A.", "keine Angabe", "n.a.", "N.A.", "#N/A", "-", "-
 """Words that look like missing markers among several other words."""
 NUMERIC_MARKERS = (*MARKERS, "N", *INFINITE)
 """Cells that look like missing markers. "N" and infinities are some only among numbers."""
+PERSONS = (
+    "person|patient|customer|client|member|user|subject|student|pupil|employee|household|guest"
+)
+THINGS = (
+    "area|branch|category|city|class|country|county|department|district|item|order|product|region"
+    "|school|session|shop|state|station|store|type|zone"
+)
+"""Words in names of columns that identify persons, and of those that do not."""
 MAX_WORDS = 3
 """The largest number of words among numbers or moments that can be missing markers."""
 
@@ -377,11 +385,9 @@ class Profile:
 
     def identifies_persons(self, name: str) -> bool:
         """Return whether a column can identify persons, by its name and repeated values."""
-        persons = (
-            "id|uid|uuid|guid|ssn|person|patient|customer|client|member|user|subject|student"
-            "|pupil|employee|household"
-        )
         words = split_name(name)
-        if not (words and re.fullmatch(persons, words[-1])):
+        if not (words and re.fullmatch(f"id|ids|uid|uuid|guid|ssn|{PERSONS}", words[-1])):
+            return False
+        if any(re.fullmatch(f"({THINGS})s?", word) for word in words[:-1]):
             return False
         return bins.codes_for(self.filled) < len(self.values) < self.filled

@@ -14,14 +14,16 @@ from adaptive_qs.errors import DataError, SchemaError
 from adaptive_qs.pages.words import join_first
 from adaptive_qs.table.cells import redacted
 from adaptive_qs.table.columns import COLUMN_TYPES
-from adaptive_qs.table.columns.base import Draft
+from adaptive_qs.table.columns.base import ColumnBase, Draft, Topic
+from adaptive_qs.table.dictionary import Entry
+from adaptive_qs.table.generated import key_pattern
 from adaptive_qs.table.profile import INFINITE, Profile
 from adaptive_qs.table.read import Source, check_alike, open_source
 from adaptive_qs.table.schema import (
-    AS_PROPOSED,
-    TAKEN_FROM_DATA,
     Schema,
+    is_open,
     left_as_proposed,
+    open_topics,
     rules_as_proposed,
 )
 from adaptive_qs.table.text import NUMBER
@@ -39,6 +41,8 @@ def draft_column(name: str, profile: Profile) -> Draft:
         return Draft(None, "empty")
     if any("\0" in value for value in values):
         return Draft(None, "text with NUL characters: remove them")
+    if len(values) == 1 and not profile.markers and profile.rows > 1:
+        return Draft(None, CONSTANT)
     types = reversed(COLUMN_TYPES.values())
     draft = next(found for column in types if (found := column.draft(name, profile)))
     if draft.content is None:
@@ -49,48 +53,68 @@ def draft_column(name: str, profile: Profile) -> Draft:
             notes.append("some cells are infinite: they count as missing")
         if profile.words:
             notes.append("the few words among the numbers or dates count as missing: are they?")
+        if profile.exponents and profile.integers:
+            notes.append("whole numbers, although some are written with an exponent")
+    if profile.sentinel:
+        notes.append("a number far from all others, or below 0, probably means a missing value")
     form = profile.spelling.fields
     if form:
         said = " and ".join(f'"{key}" "{sign}"' for key, sign in form.items())
         notes.append(f"text that is read as numbers with {said}: are they?")
     missing = {"missing": profile.markers} if profile.markers else {}
-    return Draft({**draft.content, **form, **missing}, "; ".join(notes))
+    return Draft({**draft.content, **form, **missing}, "; ".join(notes), draft.open)
+
+
+CONSTANT = "the same value in every row"
+
+
+def _generate(profile: Profile, reason: str) -> dict[str, Any]:
+    """Return a column that is not measured, as keys of a schema: a key, its value, or empty."""
+    if reason == CONSTANT:
+        (value,) = profile.values
+        known: Any = value == "true" if profile.truth else value
+        if profile.numeric:
+            known = int(profile.points[0]) if profile.integers else float(profile.points[0])
+        as_text = profile.from_text and str(known) != value
+        return {"type": "filled", "values": [value if as_text else known]}
+    if reason.startswith("an identifier"):
+        pattern = "{}" if profile.numeric else key_pattern(profile.values)
+        if pattern:
+            return {"type": "key", "pattern": pattern}
+    return {"type": "filled"}
 
 
 @dataclass(frozen=True)
 class Proposal:
-    """A proposed schema, and notes for its owner."""
+    """A proposed schema, and why each of its columns is as it is."""
 
     schema: Schema
-    left_out: Mapping[str, str]
-    """Reasons why columns of the table are not in it, by name."""
-    notes: Mapping[str, str]
-    """Notes on columns that are in it, by name."""
 
     @property
-    def reasons(self) -> tuple[str, ...]:
-        """One line for every reason, with its columns."""
-        return _grouped(self.left_out)
+    def left_out(self) -> dict[str, str]:
+        """Reasons why columns are not measured, by name."""
+        return {column.name: "; ".join(column.why) for column in self.schema.generated}
 
     @property
-    def remarks(self) -> tuple[str, ...]:
-        """One line for every note, with its columns."""
-        return _grouped(self.notes)
+    def notes(self) -> dict[str, str]:
+        """Notes on columns that are measured, by name."""
+        return {column.name: "; ".join(column.why) for column in self.schema.columns if column.why}
 
 
-def _grouped(said: Mapping[str, str]) -> tuple[str, ...]:
+def group_reasons(said: Mapping[str, str]) -> tuple[str, ...]:
+    """Return one line for every reason, with the columns that have it."""
     names: dict[str, list[str]] = {}
     for name, words in said.items():
         names.setdefault(words, []).append(repr(name))
-    return tuple(f"{', '.join(some)} ({words})" for words, some in names.items())
+    return tuple(f"{join_first(some, 10)} ({words})" for words, some in names.items())
 
 
-def propose(table: Any) -> Proposal:
+def propose(table: Any, dictionary: Mapping[str, Entry] | None = None) -> Proposal:
     """Return a schema that fits a table, for `schema init`.
 
-    It reveals values and ranges of the data: its description, and that of every column, say so
-    until the owner removes the sentence. Columns that look like identifiers or free text are
-    ignored.
+    It reveals values and ranges of the data: it has open questions until its owner has answered
+    them. Columns that look like identifiers or free text are not measured; they come back with new
+    keys or with empty cells. A public ``dictionary`` goes before what the rows show.
 
     Raises:
         DataError: If the table cannot be read, or has no header line, no rows, or no column that a
@@ -102,36 +126,70 @@ def propose(table: Any) -> Proposal:
     if not any(profile.rows for profile in profiles.values()):
         raise DataError(f"{label}: no rows: give a table with at least one")
     drafts = {name: draft_column(name, profile) for name, profile in profiles.items()}
-    for name in (n for n, profile in profiles.items() if profile.identifies_persons(n)):
-        whose = (
-            'it may identify persons. If so, name it as "person" and remove it from columns and '
-            "ignore"
-        )
-        note = "; ".join(filter(None, (drafts[name].note, whose)))
-        drafts[name] = Draft(drafts[name].content, note)
-    left_out = {name: draft.note for name, draft in drafts.items() if draft.content is None}
-    notes = {name: draft.note for name, draft in drafts.items() if draft.content and draft.note}
-    if len(left_out) == len(drafts):
+    persons = [n for n, profile in profiles.items() if profile.identifies_persons(n)]
+    columns, generated = [], []
+    for place, (name, draft) in enumerate(drafts.items()):
+        about: dict[str, Any] = {"name": name, "why": [draft.note] if draft.note else []}
+        about["open"] = [*draft.open, *(["person"] if name in persons else [])]
+        if (entry := (dictionary or {}).get(name)) and draft.content is not None:
+            if content := entry.describe(profiles[name], draft.content):
+                drafts[name] = draft = Draft(content)
+                about["why"] = [FROM_DICTIONARY]
+            elif entry.labels or entry.ends:
+                about["why"].append("the data dictionary lacks some of its values")
+        if draft.content is not None:
+            columns.append({**about, **draft.content})
+        elif name:
+            made = _generate(profiles[name], draft.note)
+            generated.append({**about, "place": place, **made})
+    if not columns:
         # Without the names of the columns, which may be cells of a table without a header.
+        reasons = dict.fromkeys(draft.note for draft in drafts.values())
         raise DataError(
-            f"{label}: no column can be described "
-            f"({'; '.join(dict.fromkeys(left_out.values()))}). Write the schema by hand."
+            f"{label}: no column can be measured ({'; '.join(reasons)}). Write the schema by hand."
         )
-    note = f" Left out: {'; '.join(_grouped(left_out))}." if left_out else ""
     content = {
         "version": 1,
-        "description": TAKEN_FROM_DATA + note,
-        "columns": [
-            {"name": name, "description": AS_PROPOSED, **draft.content}
-            for name, draft in drafts.items()
-            if draft.content is not None
-        ],
-        "ignore": list(left_out),
+        "open": ["publish"],
+        "columns": columns,
+        "ignore": [name for name in drafts if not name],
+        "generated": generated,
         **({"delimiter": delimiter} if delimiter else {}),
     }
     with contextlib.suppress(SchemaError):  # which would quote a cell
-        return Proposal(Schema.parse(content, label), left_out, notes)
+        schema = Schema.parse(content, label)
+        marked = tuple(
+            column.model_copy(
+                update={
+                    "open": (*column.open, *_list_topics(column)),
+                    "why": (*column.why, *_judge_limits(column, profiles[column.name])),
+                }
+            )
+            for column in schema.columns
+        )
+        return Proposal(schema.changed(columns=marked))
     raise DataError(f"{label}: a column name or value does not fit a schema: write one by hand")
+
+
+FROM_DICTIONARY = "from the data dictionary"
+
+
+def _list_topics(column: ColumnBase) -> list[Topic]:
+    """Return the questions about a column, without those that a dictionary answers."""
+    if FROM_DICTIONARY not in column.why:
+        return [*column.topics]
+    return [topic for topic in column.topics if topic == "limits"]
+
+
+EQUAL_LIMITS, WIDER_LIMITS = "limits that values of the rows have", "limits wider than the rows"
+
+
+def _judge_limits(column: Any, profile: Profile) -> tuple[str, ...]:
+    """Return how the limits of a column were chosen."""
+    if "limits" not in column.topics or FROM_DICTIONARY in column.why:
+        return ()
+    equal = column.kind != "numbers" or {profile.low, profile.high} & set(column.span)
+    return (EQUAL_LIMITS if equal else WIDER_LIMITS,)
 
 
 def _read_profiles(table: Any, delimiter: str | None) -> dict[str, Profile]:
@@ -192,26 +250,16 @@ def _check_header(label: str, names: Sequence[str]) -> None:
 def check_schema(schema: Schema) -> tuple[str, ...]:
     """Return advice about a valid schema, a line for everything that its author can have missed."""
     advice = []
-    if TAKEN_FROM_DATA in schema.description:
+    if topics := open_topics(schema):
+        listed = (f"{t} ({join_first(n, 10)})" if n else t for t, n in topics.items())
         advice.append(
-            "the schema was taken from the data: replace what it reveals by public knowledge, then "
-            "take that sentence out of its description"
+            "the schema was taken from the data, and questions about it are open: "
+            + "; ".join(listed)
         )
-    left = [repr(column.name) for column in left_as_proposed(schema)]
-    if left:
-        verb = "is" if len(left) == 1 else "are"
+    elif is_open(schema) or left_as_proposed(schema) or rules_as_proposed(schema):
         advice.append(
-            f"{len(left):,} of {len(schema.columns):,} columns {verb} as proposed "
-            f'({join_first(left, 10)}): take "{AS_PROPOSED}" out of the description of each '
-            "that was reviewed"
-        )
-    rules = [repr(rule.rule) for rule in rules_as_proposed(schema)]
-    if rules:
-        advice.append(
-            f"{len(rules):,} of {len(schema.rules):,} rules as proposed "
-            f"({join_first(rules, 10)}): "
-            f'do they hold for every row there can be? Take "{AS_PROPOSED}" out of the '
-            "description of those, and the others out of the schema"
+            "the schema was taken from the data by an earlier version: review it, then delete the "
+            "sentences that say so from its descriptions"
         )
     if schema.ruleset is not None:
         for name, labels in schema.ruleset.never().items():

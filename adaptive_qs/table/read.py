@@ -32,7 +32,6 @@ from adaptive_qs.table.files import (
     TAB_SEPARATED,
     inside,
     is_pattern,
-    is_written_only,
 )
 from adaptive_qs.table.text import COMMA
 
@@ -184,8 +183,6 @@ def open_file(
         opened = reader.open(path, name)
     elif name is not None:
         raise DataError(f"{path}: holds no several tables: leave out ::{name}")
-    elif not first.startswith(PARQUET_MAGIC) and is_written_only(path):
-        raise DataError(f"{path}: tables in this format are only written: give CSV or Parquet")
     elif path.suffix.lower() in (".xlsx", ".sqlite", ".duckdb"):
         raise DataError(
             f"{path}: is no readable file of the kind that its name says: save it again, or export "

@@ -294,7 +294,6 @@ class Ruleset:
             yield dict(zip(names, codes))
 
     def _has_row(self, cells: Sequence[AllowedCells], row: Mapping[str, int]) -> bool:
-        """Return whether some row with these codes is in the cells of all rules."""
         given = [
             AllowedCells((name,), np.arange(self.columns[name].size) == code, "")
             for name, code in row.items()
@@ -389,7 +388,6 @@ def _check_determined(rule: Rule, column: ColumnBase) -> None:
 
 
 def _computation(meaning: Condition, columns: Columns) -> Computation | None:
-    """Return what an equation computes, the left one of two columns; None if it computes none."""
     equation = meaning.equation()
     if equation is None:
         return None

@@ -11,18 +11,19 @@ import zipfile
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, Self, Union, cast, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, Self, Union, cast
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import ConfigDict, Field, ValidationError, model_validator
 
-from adaptive_qs.arguments import as_integer, plain_json, shown
+from adaptive_qs.arguments import as_integer, plain_json
 from adaptive_qs.domain import Attribute, Domain
-from adaptive_qs.errors import InputError, ResourceExceeded, SchemaError, reason
+from adaptive_qs.errors import InputError, ResourceExceeded, SchemaError
 from adaptive_qs.jsonfile import Claim, as_object, first_complaint, read_json, render_schema
 from adaptive_qs.machine import memory_claims
 from adaptive_qs.table.columns import COLUMN_TYPES
-from adaptive_qs.table.columns.base import ColumnBase, Text
-from adaptive_qs.table.files import check_name, is_table_file
+from adaptive_qs.table.columns.base import ColumnBase, Reviewed, Text, Topic
+from adaptive_qs.table.files import is_table_file
+from adaptive_qs.table.generated import GeneratedColumn
 
 if TYPE_CHECKING:
     from adaptive_qs.table.rules import Ruleset
@@ -33,7 +34,7 @@ AboutKey = Literal["title", "publisher", "contact", "date", "licence", "descript
 AboutText = Annotated[Text, Field(min_length=1, max_length=4_000)]
 
 
-class DeclaredRule(BaseModel):
+class DeclaredRule(Reviewed):
     """A rule between columns that holds in every row."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -46,7 +47,7 @@ class DeclaredRule(BaseModel):
     """Free text for people; not part of the fingerprint."""
 
 
-class Schema(BaseModel):
+class Schema(Reviewed):
     """Every column of the table, in the order of the attributes of its domain.
 
     Build one from trusted values with the constructor (errors are pydantic's), or from a file or a
@@ -63,6 +64,9 @@ class Schema(BaseModel):
     """The columns that take part, in order."""
     ignore: tuple[Text, ...] = ()
     """Columns that the data may have and that are left out."""
+    generated: tuple[GeneratedColumn, ...] = ()
+    """Columns that the data may have, that are never measured, and that every synthetic table has
+    with new cells."""
     person: Text | None = None
     """Column that identifies persons, if persons are protected and not rows. It is never measured,
     and no synthetic table has it."""
@@ -71,7 +75,7 @@ class Schema(BaseModel):
     delimiter: Delimiter | None = None
     """What separates the cells of CSV, read and written; commas by default. Files that end in .tsv
     have tabs whatever is said here."""
-    about: dict[AboutKey, AboutText] = {}
+    about: dict[AboutKey, AboutText] = Field(default_factory=dict)
     """What the page of a release says of the data, in public: title, publisher, contact, date,
     licence, description; not part of the fingerprint."""
     file: Text | None = None
@@ -81,7 +85,7 @@ class Schema(BaseModel):
     @model_validator(mode="after")
     def _check(self) -> Self:
         seen: set[str] = set()
-        for name in (*self.names, *self.ignore):
+        for name in (*self.names, *self.unread):
             if name in seen:
                 raise ValueError(f"column {name!r} is listed twice: keep one")
             seen.add(name)
@@ -114,9 +118,22 @@ class Schema(BaseModel):
         return tuple(column.name for column in self.columns)
 
     @property
+    def unread(self) -> tuple[str, ...]:
+        """Columns that the data can have and that are never read."""
+        return (*self.ignore, *(column.name for column in self.generated))
+
+    @property
     def set_aside(self) -> tuple[str, ...]:
         """Columns that the data can have and that have no codes."""
-        return self.ignore if self.person is None else (*self.ignore, self.person)
+        return self.unread if self.person is None else (*self.unread, self.person)
+
+    @property
+    def written(self) -> dict[str, ColumnBase | GeneratedColumn]:
+        """The columns of a synthetic table by their names, in order."""
+        found: list[ColumnBase | GeneratedColumn] = [*self.columns]
+        for column in self.generated:
+            found.insert(column.place, column)
+        return {column.name: column for column in found}
 
     @cached_property
     def by_name(self) -> dict[str, ColumnBase]:
@@ -150,9 +167,10 @@ class Schema(BaseModel):
         check_values(ruleset)
         return ruleset
 
-    def with_rules(self, texts: Iterable[str], description: str) -> Self:
-        """Return the same schema with more rules, each with this description."""
-        added = tuple(DeclaredRule(rule=text, description=description) for text in texts)
+    def with_rules(self, texts: Iterable[str]) -> Self:
+        """Return the same schema with more rules, with an open question each."""
+        why = ("holds in all rows that were read",)
+        added = tuple(DeclaredRule(rule=text, open=("rule",), why=why) for text in texts)
         return self.changed(rules=(*self.rules, *added))
 
     def with_columns(self, columns: Iterable[ColumnBase]) -> Self:
@@ -214,13 +232,15 @@ class Schema(BaseModel):
     def fingerprint(self) -> str:
         """SHA-256 of the meaning, equal for files that differ in layout or comments."""
         content = self.model_dump(
-            mode="json", exclude_defaults=True, exclude={"description", "about", "file"}
+            mode="json", exclude_defaults=True, exclude={"description", "about", "file", "open"}
         )
-        for column in content["columns"]:
+        for column in (*content["columns"], *content.get("generated", ())):
             column.pop("description", None)
+            column.pop("open", None)
         if self.rules:
             rules = (
-                r.model_dump(mode="json", exclude={"description"}) for r in self.declared_rules
+                r.model_dump(mode="json", exclude={"description", "open"})
+                for r in self.declared_rules
             )
             content["rules"] = list(rules)
         text = json.dumps(content, sort_keys=True, separators=(",", ":"))
@@ -272,20 +292,27 @@ class Schema(BaseModel):
         from adaptive_qs.table.files import atomic_writer
 
         with atomic_writer(path, force) as file:
-            file.write(self.to_json().encode())
+            file.write(self.to_json(reasons=True).encode())
 
-    def to_json(self) -> str:
-        """Return the schema as JSON text, one column a line."""
+    def to_json(self, reasons: bool = False) -> str:
+        """Return the schema as JSON text, one column a line, with ``reasons`` for its owner."""
         content = self.model_dump(mode="json", exclude_defaults=True)
+        if reasons:
+            content |= {"why": self.why} if self.why else {}
+            for key in ("columns", "generated", "rules"):
+                for each, dumped in zip(getattr(self, key), content.get(key, ())):
+                    if why := getattr(each, "why", ()):
+                        dumped["why"] = why
         columns = [
             {"name": column.pop("name"), "type": column.pop("type"), **column}
             for column in content["columns"]
         ]
         lines = ",\n".join(f"    {json.dumps(column, ensure_ascii=False)}" for column in columns)
-        rules = ",\n".join(
-            f"    {json.dumps(rule, ensure_ascii=False)}" for rule in content.get("rules", ())
-        )
-        listed = {"columns": lines, "rules": rules}
+        listed = {
+            key: ",\n".join(f"    {json.dumps(each, ensure_ascii=False)}" for each in content[key])
+            for key in ("generated", "rules")
+            if key in content
+        } | {"columns": lines}
         parts = [
             f'  "{key}": ' + (f"[\n{listed[key]}\n  ]" if key in listed else json.dumps(value))
             for key, value in content.items()
@@ -315,10 +342,15 @@ AS_PROPOSED = "As proposed: review."
 UNREVIEWED = "the schema was taken from the data and reveals parts of it. Review it."
 
 
+def is_open(each: Any) -> bool:
+    """Return whether a part of a schema has open questions, or a mark of earlier versions."""
+    said = getattr(each, "description", "")
+    return bool(getattr(each, "open", ())) or TAKEN_FROM_DATA in said or AS_PROPOSED in said
+
+
 def is_unreviewed(schema: Schema) -> bool:
-    """Return whether the schema, a column or a rule is described as not reviewed."""
-    left = left_as_proposed(schema) or rules_as_proposed(schema)
-    return TAKEN_FROM_DATA in schema.description or bool(left)
+    """Return whether the schema, a column or a rule is not reviewed."""
+    return any(map(is_open, (schema, *schema.written.values(), *schema.rules)))
 
 
 def check_reviewed(schema: Schema, unreviewed_schema: bool) -> None:
@@ -326,83 +358,38 @@ def check_reviewed(schema: Schema, unreviewed_schema: bool) -> None:
     if unreviewed_schema or not is_unreviewed(schema):
         return
     left, rules = len(left_as_proposed(schema)), len(rules_as_proposed(schema))
-    marks = ["1 schema"] * (TAKEN_FROM_DATA in schema.description)
+    marks = ["1 schema"] * is_open(schema)
     marks += [f"{left:,} column{'s' if left > 1 else ''}"] if left else []
     marks += [f"{rules:,} rule{'s' if rules > 1 else ''}"] if rules else []
     raise SchemaError(
         "The schema is still marked as taken from the data, which the privacy promise does not "
-        f"cover. Review it and delete the review marks ({', '.join(marks)}; see adaptive-qs schema "
-        "check). To use it unreviewed, set --unreviewed-schema (in Python "
-        "unreviewed_schema=True)."
+        "cover. To use it unreviewed, set --unreviewed-schema (in Python unreviewed_schema=True). "
+        f"To answer its open questions ({', '.join(marks)}), run adaptive-qs schema check --ask."
     )
 
 
-def left_as_proposed(schema: Schema) -> tuple[ColumnBase, ...]:
+def left_as_proposed(schema: Schema) -> tuple[ColumnBase | GeneratedColumn, ...]:
     """Return the columns that are not reviewed yet."""
-    return tuple(column for column in schema.columns if AS_PROPOSED in column.description)
+    return tuple(filter(is_open, schema.written.values()))
 
 
 def rules_as_proposed(schema: Schema) -> tuple[DeclaredRule, ...]:
     """Return the rules that are not reviewed yet."""
-    return tuple(rule for rule in schema.declared_rules if AS_PROPOSED in rule.description)
+    return tuple(filter(is_open, schema.declared_rules))
 
 
-def discovered_values(schema: Schema, column: ColumnBase) -> frozenset[str]:
-    """Return texts of a column that were learnt, or proposed and not reviewed."""
-    proposed = TAKEN_FROM_DATA in schema.description or AS_PROPOSED in column.description
-    return column.found_values(proposed)
-
-
-# Files: schemas as JSON, and descriptions of the data by its owner.
-
-
-def resolve_about(given: Mapping[str, str] | str | Path) -> tuple[Mapping[str, str], str]:
-    """Return a description of the data, given as such or as a file, and its name for messages."""
-    match given:
-        case Mapping():
-            return given, "about"
-        case str() | Path():
-            return read_about(given), str(given)
-    raise InputError(f"about is {shown(given)}: give a mapping or the path of a file")
-
-
-def read_about(path: str | Path) -> dict[str, str]:
-    """Return the description of the data in a file: JSON with the keys of ``about``, or Markdown.
-
-    In Markdown the first line that begins with "#" is the title, lines such as "publisher: the
-    city" give other keys, and the rest is the description, without marks of emphasis and code.
-
-    Raises:
-        InputError: If the file cannot be read, or is a table, whose rows would be published.
-    """
-    if is_table_file(path):
-        raise InputError(f"{path}: is a table: give JSON or Markdown that describes it")
-    check_name(file := Path(path))
-    if file.suffix.lower() == ".json":
-        content = read_json(file, InputError)
-        if not isinstance(content, dict):
-            raise InputError(f"{path}: is no JSON object: give {', '.join(get_args(AboutKey))}")
-        return content
-    try:
-        lines = file.read_text(encoding="utf-8").splitlines()
-    except OSError as error:
-        raise InputError(f"{path}: {reason(error)}: check the path") from None
-    except UnicodeDecodeError:
-        raise InputError(f"{path}: is no UTF-8 text: give JSON or Markdown") from None
-    found: dict[str, str] = {}
-    rest = []
-    for line in lines:
-        key, colon, text = line.partition(":")
-        if line.startswith("#") and "title" not in found:
-            found["title"] = line.lstrip("#").strip()
-        elif colon and key.strip().lower() in get_args(AboutKey) and text.strip():
-            found[key.strip().lower()] = text.strip()
-        else:
-            rest.append(line.strip())
-    if description := " ".join(filter(None, rest)):
-        emphasis = r"(?<![\w*`])(\*{1,3}|`)(?=\S)([^*`]+)(?<=\S)\1(?![\w*`])"
-        found.setdefault("description", re.sub(emphasis, r"\2", description))
+def open_topics(schema: Schema) -> dict[Topic, list[str]]:
+    """Return the open questions, each with the columns or rules that it is about."""
+    found: dict[Topic, list[str]] = {topic: [] for topic in schema.open}
+    for name, column in (*schema.written.items(), *((r.rule, r) for r in schema.declared_rules)):
+        for topic in column.open:
+            found.setdefault(topic, []).append(name)
     return found
+
+
+def discovered_values(schema: Schema, column: ColumnBase | GeneratedColumn) -> frozenset[str]:
+    """Return texts of a column that were learnt, or proposed and not reviewed."""
+    return column.found_values(is_open(schema) or is_open(column))
 
 
 def is_domain_sizes(content: Any) -> bool:

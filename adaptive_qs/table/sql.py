@@ -193,7 +193,6 @@ DUCKDB_READER = Reader(open_duckdb, lambda path, error: _explain_opening(str(pat
 
 
 def _identifier(name: str) -> str:
-    """Return a name in quotation marks, for SQL."""
     return '"' + name.replace('"', '""') + '"'
 
 
@@ -207,7 +206,6 @@ class Database(OutputFormat):
     """A database with one table, or several, which is written by its own library."""
 
     is_text = False
-    readable = True
     holds_sets = True
 
     def write(self, tables: Iterable[pa.Table], texts: Sequence[AsText], file: BinaryIO) -> None:
@@ -247,7 +245,6 @@ class Database(OutputFormat):
         """Create a table and return a function that writes columns of rows in its types."""
 
     def _cells(self, values: pa.Array, as_text: AsText) -> pa.Array:
-        """Return values as the file has them, by default unchanged."""
         return values
 
 

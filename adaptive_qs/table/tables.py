@@ -200,7 +200,7 @@ class TableSet(BaseModel):
             )
         scope = [column for each in self.list_path(name) for column in self._list_columns(each)]
         for key in keys:
-            if key in (*scope, *schema.ignore):
+            if key in (*scope, *schema.unread):
                 raise ValueError(
                     f"{name}: column {key!r} is a key, which is never measured: remove it from "
                     '"columns" and "ignore" of this table and of its ancestors'

@@ -32,6 +32,7 @@ from adaptive_qs.table.files import (
     is_folder,
     sealed_digest,
 )
+from adaptive_qs.table.generated import GeneratedColumn
 from adaptive_qs.table.schema import Schema, discovered_values
 from adaptive_qs.table.text import COMMA, Formulas, escapes
 
@@ -56,9 +57,6 @@ class OutputFormat(ABC):
 
     is_text: ClassVar[bool]
     """Whether cells are bare text: formulas are escaped, and missing values have markers."""
-    readable: ClassVar[bool] = False
-    """Whether such files can be read as well."""
-
     holds_sets: ClassVar[bool] = False
     """Whether a file holds several tables, by name (``write_set``)."""
     most_columns: ClassVar[int] = 2**31
@@ -99,7 +97,6 @@ class Csv(OutputFormat):
     compressed: bool = False
     delimiter: str | None = None
     is_text = True
-    readable = True
 
     def declared(self, schema: Schema) -> Csv:
         """Return the format with the schema's delimiter, unless the ending decides it."""
@@ -142,7 +139,6 @@ class Parquet(OutputFormat):
     """Apache Parquet: values of the declared types, null if missing."""
 
     is_text = False
-    readable = True
 
     def write(self, tables: Iterable[pa.Table], texts: Sequence[AsText], file: BinaryIO) -> None:
         """Write every text unchanged."""
@@ -217,7 +213,7 @@ def write_table(
         InputError: If the suffix is unknown or the file cannot be written.
         SchemaError: If the table has a column that the schema lacks.
     """
-    check_format(path, schema.names)
+    check_format(path, [*schema.written])
     kind = table_format(path)
     pages = [table] if isinstance(table, pa.Table) else table
     with _sealing(path, sealed, replace_file) as file:
@@ -255,7 +251,7 @@ def write_set(
     """
     kind = table_format(path)
     named = (
-        (name, pages, _columns_as_text(schema, schema.names, "keep"))
+        (name, pages, _columns_as_text(schema, [*schema.written], "keep"))
         for name, pages, schema in tables
     )
     with _sealing(path, sealed, replace_file) as file:
@@ -263,7 +259,7 @@ def write_set(
 
 
 def _columns_as_text(schema: Schema, names: Sequence[str], formulas: Formulas) -> list[AsText]:
-    columns = [schema.column(name) for name in names]
+    columns = [schema.written[name] for name in names]
     return [partial(_texts, c, find_escapes(c, schema, formulas)) for c in columns]
 
 
@@ -273,7 +269,9 @@ def escaped_names(names: Sequence[str], formulas: Formulas) -> list[str]:
     return [written.get(name, name) for name in names]
 
 
-def find_escapes(column: ColumnBase, schema: Schema, formulas: Formulas) -> Mapping[str, str]:
+def find_escapes(
+    column: ColumnBase | GeneratedColumn, schema: Schema, formulas: Formulas
+) -> Mapping[str, str]:
     """Return the texts of a column that CSV escapes, and their escaped forms."""
     if formulas == "keep" or not column.escapes:
         return {}
@@ -290,7 +288,9 @@ def _lines(columns: list[pa.Array], delimiter: str) -> bytes:
     return (pc.binary_join(whole, *to_arrow(["\n"]))[0].as_py() + "\n").encode()
 
 
-def _texts(column: ColumnBase, replaced: Mapping[str, str], values: pa.Array) -> pa.Array:
+def _texts(
+    column: ColumnBase | GeneratedColumn, replaced: Mapping[str, str], values: pa.Array
+) -> pa.Array:
     """Return the values of a column as CSV has them, with markers and escapes."""
     texts = column.csv_texts(values)
     texts = texts.fill_null(*to_arrow(column.missing[:1])) if column.missing else texts

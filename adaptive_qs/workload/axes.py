@@ -148,7 +148,6 @@ class Range(OrderedQueries):
         return answers
 
     def _first(self, a: int) -> int:
-        """Return the position of the first range that begins at a cell."""
         return a * self.size - a * (a - 1) // 2
 
     def squares(self, covariance: Array) -> Array:

@@ -213,7 +213,6 @@ class MatrixQueries(Queries):
 
     @property
     def _largest(self) -> float:
-        """Largest |coefficient|, or more."""
         raise NotImplementedError
 
     def _blocks(self) -> Iterator[NDArray[Any]]:
@@ -283,7 +282,6 @@ class CustomAxis(Custom):
 
 
 def _checked(values: ArrayLike, width: int) -> Array:
-    """Return the matrix as a contiguous read-only copy in floating point."""
     raw = np.asarray(values)
     if raw.ndim != 2 or raw.dtype.kind not in "biuf":
         raise WorkloadError(

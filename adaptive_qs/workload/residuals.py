@@ -341,14 +341,12 @@ def _classes(
 
 
 def _rounded(ratios: Array) -> Array:
-    """Round to 12 significant digits."""
     digits = 12  # digits to which equal scales agree: the rest is rounding
     power = 10.0 ** (digits - 1 - np.floor(np.log10(ratios)))
     return np.asarray(np.rint(ratios * power) / power, dtype=np.float64)
 
 
 def _unique_rows(rows: NDArray[np.integer]) -> tuple[NDArray[np.integer], Indices]:
-    """Return distinct rows in lexicographic order, and the position of each row among them."""
     low = int(rows.min(initial=0))
     base = int(rows.max(initial=0)) - low + 1
     if base ** rows.shape[1] < 2**62:

@@ -153,7 +153,6 @@ def unlisted_sets(domain: Domain, ways: Iterable[int], most: int) -> dict[int, i
 
 
 def _listed_among(attributes: int, ways: int, most: int) -> int:
-    """Return the number of attributes of which all sets are listed."""
     if ways < 2 or math.comb(attributes, ways) <= most:
         return attributes
     small = ways

@@ -94,14 +94,50 @@ def test_texts_count_in_every_folder(tmp_path, folder):
     assert "its texts need more memory" in refusal(tmp_path, path)
 
 
+def understated(path):
+    """The file, with metadata that say 1,000 bytes where a part of a column has millions."""
+
+    def written(number, length):
+        sevens = [number << 1 >> 7 * k & 127 for k in range(length)]
+        return bytes([*(part | 128 for part in sevens[:-1]), sevens[-1]])
+
+    data, found = path.read_bytes(), pq.read_metadata(path).row_group(0)
+    for size in {found.column(0).total_uncompressed_size, found.total_byte_size}:
+        length = -(-(2 * size).bit_length() // 7)
+        assert written(size, length) in data
+        data = data.replace(written(size, length), written(1_000, length))
+    path.write_bytes(data)
+    assert pq.read_metadata(path).row_group(0).column(0).total_uncompressed_size == 1_000
+
+
 @pytest.mark.slow
-def test_a_page_of_parquet_is_claimed(tmp_path):
-    table = pa.table({"a": ["x", "A" * 300_000_000]})
+@pytest.mark.parametrize("change", [lambda path: None, understated], ids=["honest", "understated"])
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+def test_a_page_of_parquet_is_claimed(tmp_path, change, version):
+    table, path = pa.table({"a": ["x", "A" * 300_000_000]}), tmp_path / "t.parquet"
     pq.write_table(
-        table, tmp_path / "t.parquet", compression="zstd", use_dictionary=False,
-        write_statistics=False,
+        table, path, compression="zstd", use_dictionary=False, write_statistics=False,
+        data_page_version=version,
     )  # fmt: skip
-    assert "its row groups need more memory" in refusal(tmp_path, tmp_path / "t.parquet")
+    change(path)
+    assert "its row groups need more memory" in refusal(tmp_path, path)
+
+
+def test_texts_as_differences_are_refused(tmp_path):
+    table, path = pa.table({"a": ["x" * 10**6] * 100}), tmp_path / "t.parquet"
+    pq.write_table(table, path, use_dictionary=False, column_encoding={"a": "DELTA_BYTE_ARRAY"})
+    assert "is not a readable Parquet file" in refusal(tmp_path, path)
+
+
+@pytest.mark.slow
+def test_elements_of_a_workbook_are_limited(tmp_path):
+    path, styles = book(tmp_path / "t.xlsx"), "<xf/>" * 1_500_000 + "</cellXfs>"
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name).decode() for name in archive.namelist()}
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members.items():
+            archive.writestr(name, content.replace("</cellXfs>", styles))
+    assert "is an Excel file that cannot be read" in refusal(tmp_path, path)
 
 
 @pytest.mark.slow

@@ -20,7 +20,6 @@ from adaptive_qs.errors import InputError, ResourceExceeded
 from adaptive_qs.table import encode
 from adaptive_qs.table.encode import encode_chunk
 from adaptive_qs.table.engines import ENGINES, EngineOptions, local, open_engine
-from adaptive_qs.table.files import private_folder
 from adaptive_qs.table.schema import Schema
 
 from .conftest import done, refused
@@ -47,29 +46,6 @@ def test_rows_in_files_and_databases_give_the_same_table(run, parts, engine, sch
         done(run("synthesize", *table, *given))
         found.add(Path("o.csv").read_bytes())
     assert len(found) == 1
-
-
-def test_folders_of_others_are_left_as_they_are(parts):
-    """Only what a dead run of this user left behind goes, whatever else is called so."""
-    bystanders = [parts / "adaptive-qs-main", parts / "adaptive-qs-abcdefgh"]
-    for folder, mode in zip(bystanders, (0o755, 0o700)):
-        (folder / "src").mkdir(parents=True)
-        (folder / "src" / "thesis.txt").write_text("x")
-        folder.chmod(mode)
-    open_to_all = parts / "adaptive-qs-open"
-    open_to_all.mkdir(mode=0o755)
-    (open_to_all / ".codes.x.part").write_text("")
-    link = parts / "adaptive-qs-link"
-    link.symlink_to(bystanders[1])
-    dead = parts / "adaptive-qs-dead"
-    dead.mkdir(mode=0o700)
-    (dead / ".codes.x.part").write_text("")
-    (dead / "codes.db").write_text("")
-    with private_folder(parts):
-        pass
-    assert all((folder / "src" / "thesis.txt").exists() for folder in (*bystanders, link))
-    assert (open_to_all / ".codes.x.part").exists()
-    assert not dead.exists()
 
 
 def test_a_table_that_changed_while_it_was_read_leaves_no_codes(parts, monkeypatch):
@@ -164,24 +140,13 @@ def test_what_a_cluster_cannot_take_is_refused_before_learning(
         Synthesizer(**options).fit(pd.read_csv("t.csv"), schema=parts / "s.json")
 
 
-def test_codes_on_disk_have_no_name_and_folders_of_the_dead_go(parts):
+def test_codes_on_disk_have_no_name(parts):
     schema, temporary = Schema.load("s.json"), parts / "temporary"
     temporary.mkdir()
     options = EngineOptions(temp_folder=temporary)
     with open_engine("stream", "t.csv", schema, options) as engine:
         assert engine.count_rows() == 300
         assert not os.listdir(temporary)
-    dead = temporary / "adaptive-qs-dead"
-    dead.mkdir(mode=0o700)
-    (dead / ".codes.x.part").write_text("")
-    (dead / "codes.db").write_text("codes")
-    with private_folder(temporary):
-        (alive,) = temporary.iterdir()
-        assert alive != dead
-        assert alive.stat().st_mode & 0o077 == 0
-        with private_folder(temporary):
-            assert len(os.listdir(temporary)) == 2
-    assert not os.listdir(temporary)
 
 
 GROWTH = """

@@ -49,7 +49,7 @@ def command(run, monkeypatch):
         assert outcome.code in (2, 3, 4), outcome
         assert outcome.out == ""
         assert len(outcome.err.splitlines()) <= 2
-        assert outcome.err.startswith(("error: ", "warning: "))
+        assert outcome.err.startswith(("error: ", "warning: ", "note: "))
         assert not Path("o.csv").exists()
         assert sorted(Path.cwd().iterdir()) == files
 
@@ -77,6 +77,7 @@ def test_option_values(command, verb, data, value):
 @FUZZ
 @given(epsilon=numbers)
 @example(epsilon="1e308")
+@example(epsilon="1.7976931348576007e+308")
 @example(epsilon="5e-324")
 def test_budgets(command, epsilon):
     command(f"--epsilon={epsilon}")

@@ -285,13 +285,6 @@ def test_the_promise_of_a_bundle_and_of_the_statement_beside_a_table_is_what_was
     assert find_promise(None, path, PROMISED_SCHEMA).promise is None
 
 
-def test_rho_is_not_the_whole_promise_where_values_were_discovered(tmp_path):
-    path = saved(tmp_path, schema_of(private_values=3, catch_all="other"))
-    assert Bundle.load(path).manifest.delta_spent > 0
-    promise = find_promise(path, tmp_path / "o.csv", Bundle.load(path).schema).promise
-    assert (promise.epsilon, promise.delta) == (1.0, 1e-6)
-
-
 def test_what_is_no_release_or_of_another_schema_is_not_that_of_the_table(release, tmp_path):
     (tmp_path / "t.csv").write_text("a,b\n")
     with pytest.raises(InputError, match=r"t\.csv is not a release"):

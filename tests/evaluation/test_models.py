@@ -89,10 +89,6 @@ def test_models_see_equally_many_rows_and_workers_change_nothing():
     assert found.train_rows == (SMALL[1].num_rows,) * 2
 
 
-def test_the_rows_that_are_tested_on_are_named(good):
-    assert said("test rows were also used", good)
-
-
 def test_a_single_class_teaches_nothing():
     assert measure_utility(TRUE, ONE_CLASS, QUICK).synthetic.mean == 0.5
 

@@ -82,7 +82,6 @@ def test_the_promise_of_the_release_stands_at_the_top_with_what_it_leaves_out():
     drafted = shown(schema, release.manifest.model_copy(update={"facts": facts}))
     warning = "The promise does not cover what the schema reveals"
     assert (statement.count(warning), drafted.count(warning)) == (0, 1)
-    assert f"{warning}, which was taken from the data" in drafted
 
 
 def test_large_tables_stay_small_and_count_what_is_not_shown():

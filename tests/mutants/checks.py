@@ -327,8 +327,8 @@ def retry() -> list[str]:
         before = attempt(path, False, 7)
         try:
             after = attempt(path, True, math.inf)
-        except LedgerError:
-            return ["the resumed run took another course"]
+        except LedgerError as error:
+            return [f"the run cannot be resumed: {error}"]
     same = all(
         one.event == other.event and np.array_equal(one.output, other.output)
         for one, other in zip(before, after)

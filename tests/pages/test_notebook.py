@@ -48,7 +48,6 @@ def test_a_bar_is_silent_where_nobody_looks(capsys):
     bar = ProgressBar()
     bar("read", 1, 2)
     assert capsys.readouterr() == ("", "")
-    assert "<progress" in bar.html()
 
 
 def test_a_bar_in_a_terminal_is_one_line(monkeypatch):
@@ -62,7 +61,7 @@ def test_a_bar_in_a_terminal_is_one_line(monkeypatch):
     for done in range(0, 101):
         bar("read", done, 100)
     bar("fit", 0, 0)
-    lines = stream.getvalue().split("\r\x1b[2K")[1:]
+    lines = stream.getvalue().split("\r")[1:]
     assert lines[0].startswith("reading the table: 0 %, 0.0 s")
     assert any(line.startswith("reading the table: 100 %") for line in lines)
     assert lines[-1].startswith("fitting the table: 0 %")
@@ -70,19 +69,16 @@ def test_a_bar_in_a_terminal_is_one_line(monkeypatch):
     assert "\n" not in stream.getvalue()
 
 
-def test_every_phase_of_a_run_has_words(model):
-    bar = ProgressBar()
-    seen = []
-    adaptive_qs.Synthesizer(
-        rho=1, workers=1, progress=lambda *report: (seen.append(report[0]), bar(*report))
-    ).fit(FRAME, schema=SCHEMA)
-    assert seen
-    assert set(seen) <= PHASES.keys()
-    assert all(PHASES[phase] in bar.html() for phase in set(seen))
+def test_every_phase_of_a_run_has_words():
+    seen = set()
+    adaptive_qs.Synthesizer(rho=1, workers=1, progress=lambda phase, *_: seen.add(phase)).fit(
+        FRAME, schema=SCHEMA
+    )
+    assert set() < seen <= PHASES.keys()
 
 
-def test_a_notebook_shows_the_bars_in_one_place():
-    """In a real kernel; the last update is what stays."""
+def test_a_notebook_shows_the_line():
+    """In a real kernel."""
     code = (
         "from adaptive_qs import ProgressBar\n"
         "bar = ProgressBar()\n"
@@ -91,8 +87,6 @@ def test_a_notebook_shows_the_bars_in_one_place():
     )
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(code)])
     NotebookClient(notebook, timeout=120, kernel_name="python3").execute()
-    (output,) = notebook.cells[0].outputs
-    shown = output["data"]["text/html"]
-    assert shown.count("<progress") == 2
-    assert "reading the table" in shown
-    assert 'max="4" value="3"' in shown
+    shown = "".join(output["text"] for output in notebook.cells[0].outputs)
+    assert "reading the table: 100 %" in shown
+    assert "fitting the table: 75 %" in shown.split("\r")[-1]

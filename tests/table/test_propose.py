@@ -17,8 +17,8 @@ from adaptive_qs.cli.entry import main
 from adaptive_qs.errors import DataError
 from adaptive_qs.table.bins import CROWDED, bins_for
 from adaptive_qs.table.encode import decode, read_table
-from adaptive_qs.table.propose import Profile, propose
-from adaptive_qs.table.schema import AS_PROPOSED, TAKEN_FROM_DATA, Schema
+from adaptive_qs.table.propose import EQUAL_LIMITS, WIDER_LIMITS, Profile, propose
+from adaptive_qs.table.schema import Schema, open_topics
 from adaptive_qs.table.spellings import FORMATS, in_natural_order
 from adaptive_qs.table.text import PLAIN_TIMES, Spelling
 from adaptive_qs.table.write import write_table
@@ -237,7 +237,7 @@ def test_numbers_in_the_form_of_a_country_are_read_and_written_in_it(tmp_path, d
     assert proposal.schema.names == tuple(columns)
     for name, (_, form) in FORMS.items():
         column, plain = map(proposal.schema.column, (name, f"{name} plain"))
-        update = {"name": name, "fixed_decimals": column.fixed_decimals, **form}
+        update = {"name": name, "fixed_decimals": column.fixed_decimals, "why": column.why, **form}
         assert column == plain.model_copy(update=update)
         assert f'numbers with "{next(iter(form))}" ' in proposal.notes[name]
     few = proposal.schema.column("few, with words")
@@ -324,9 +324,6 @@ LEFT_OUT |= {
     "nothing": ([""] * N, "empty", ""),
     "SEQN": (83_000 + np.sort(RNG.choice(8 * N, N, replace=False)), "an identifier", ""),
     "long": ([10**17 + i % 7 for i in range(N)], "an identifier: integers of more", ""),
-    "day or month": (
-        [f"{1 + i % 12:02}/{1 + i % 7:02}/2020" for i in range(N)], "", "%d/%m/%Y or %m/%d/%Y"
-    ),
     "numbers but for a text": (
         ["about 5", *map(str, AMOUNTS[1:])], "numbers, but for a few cells", ""
     ),
@@ -339,8 +336,7 @@ def test_columns_are_left_out_with_the_reason_and_what_to_do(doors):
         assert len(np.unique(MEASURES[name])) == N
     proposal = doors({**cells, **MEASURES})
     assert proposal.schema.names == tuple(MEASURES)
-    assert set(proposal.schema.ignore) == set(LEFT_OUT)
-    assert all(reason in proposal.schema.description for reason in proposal.reasons)
+    assert {column.name for column in proposal.schema.generated} == set(LEFT_OUT)
     for name, (_, start, within) in LEFT_OUT.items():
         reason = proposal.left_out[name]
         assert reason.startswith(start), (name, reason)
@@ -352,6 +348,10 @@ NAN = np.where(np.arange(N) == 7, np.nan, AMOUNTS)
 CODE = np.where(np.arange(N) < 3, 1e9, RNG.integers(0, 100, N) + 0.5)
 AS_MISSING = "count as missing"
 PROPOSED = {
+    "day or month": (
+        [f"{1 + i % 12:02}/{1 + i % 7:02}/2020" for i in range(N)],
+        {"format": "%d/%m/%Y", "open": ("format", "limits")}, "day and month can be exchanged",
+    ),
     "few in percent": (
         ["0.5%", "1.0%", "1.5%"] * 200, {"values": ("0.5%", "1.0%", "1.5%")}, "percent signs"
     ),
@@ -399,7 +399,8 @@ def test_columns_are_proposed_for_what_they_look_like_with_a_note_where_one_is_d
         for key, value in expected.items():
             found = getattr(column, key)
             assert (sorted(found) if key == "missing" else found) == value, (column.name, key)
-        assert note in proposal.notes[column.name] if note else column.name not in proposal.notes
+        said = [why for why in column.why if why not in (EQUAL_LIMITS, WIDER_LIMITS)]
+        assert any(note in why for why in said) if note else not said
     assert proposal.schema.column("code").bin_edges[-2] == 1e9
 
 
@@ -545,11 +546,12 @@ def test_reasons_and_notes_name_no_value(tmp_path, capsys):
     assert main(["schema", "init", str(path)]) == 0
     said = capsys.readouterr()
     content = json.loads(said.out)
-    assert content["description"].startswith(TAKEN_FROM_DATA)
-    assert {column["description"] for column in content["columns"]} == {AS_PROPOSED}
+    assert content["open"] == ["publish"]
+    assert all(column["open"] for column in content["columns"])
+    reasons = [column["why"] for key in ("columns", "generated") for column in content[key]]
     for value in ("c4n4ry", "7e+55", "12.50"):
         assert value not in said.err
-        assert value not in content["description"]
+        assert value not in str(reasons)
 
 
 # Natural orders: found where all labels fit, and nowhere else.
@@ -637,9 +639,9 @@ def test_a_column_that_tells_whose_a_row_is_is_pointed_out():
     table = pd.DataFrame({"patient": numbers, "customer_id": [f"C{k}" for k in numbers],
                           "patient_age": numbers % 97, "id": np.arange(3_000) + 1})  # fmt: skip
     found = propose(table)
-    assert [name for name, note in found.notes.items() if '"person"' in note] == ["patient"]
-    said = [name for name, reason in found.left_out.items() if '"person"' in reason]
-    assert said == ["customer_id"]
+    assert open_topics(found.schema)["person"] == ["patient", "customer_id"]
+    districts = pd.DataFrame({"district_id": numbers, "x": numbers % 7})
+    assert "person" not in open_topics(propose(districts).schema)
 
 
 @pytest.mark.parametrize("sign", ["", "-"])

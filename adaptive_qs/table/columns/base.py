@@ -8,7 +8,7 @@ audit. What is not described at a type's own class is described at :class:`Colum
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
@@ -90,20 +90,35 @@ def bin_label(first: str, last: str) -> BinLabel:
     return BinLabel(f"{first}..{last}", first, last)
 
 
+Topic = Literal["publish", "person", "missing", "values", "limits", "order", "format", "rule"]
+"""Topics of questions to the owner of a table about a proposal."""
+
+
 @dataclass(frozen=True)
 class Draft:
     """The proposal for one column, as private as the data.
 
     Attributes:
         content: Content of the schema for the column, without its name; None to leave it out.
-        note: A note for the owner; the reason if the column is left out.
+        note: A reason for the owner, also if the column is left out.
+        open: Questions for the owner, besides those that any such column has.
     """
 
     content: dict[str, Any] | None
     note: str = ""
+    open: tuple[Topic, ...] = ()
 
 
-class ColumnBase(BaseModel):
+class Reviewed(BaseModel):
+    """A part of a schema that can be a proposal, with its open questions and reasons."""
+
+    open: tuple[Topic, ...] = ()
+    """Open questions of the review; runs refuse a schema with any. Not part of the fingerprint."""
+    why: Annotated[tuple[str, ...], Field(exclude=True)] = ()
+    """Reasons of a proposal, and answers of its review, for the owner: no release has them."""
+
+
+class ColumnBase(Reviewed):
     """A column of the private table, as declared in public.
 
     Its codes are 0 .. num_values-1 for the declared values or bins, then one code for unknown
@@ -137,8 +152,11 @@ class ColumnBase(BaseModel):
     """Whether the values are whole days, so that one day is a value and no span of time."""
     measured: ClassVar[bool] = False
     """Whether the values are amounts or moments, which have means and quantiles."""
-    review: ClassVar[Mapping[str, str]] = {}
-    """Questions about a proposed column that its owner should answer, by their topics."""
+
+    @property
+    def topics(self) -> tuple[Topic, ...]:
+        """Questions about a proposed column that its owner should answer."""
+        return ("missing",) if any(self.missing) else ()
 
     # The layout of the codes.
 

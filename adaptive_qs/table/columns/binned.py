@@ -21,6 +21,7 @@ from adaptive_qs.table.columns.base import (
     UNREADABLE,
     CellType,
     ColumnBase,
+    Topic,
     cells,
     np,
     pa,
@@ -102,12 +103,12 @@ class RangeColumn(ColumnBase):
 
     measured = True
     disclosed: ClassVar = "their bounds and bins"
-    review: ClassVar = {
-        "range": (
-            'Which bounds are public? "outside": "clip" moves values outside them to the nearest '
-            "bound."
-        )
-    }
+
+    @property
+    def topics(self) -> tuple[Topic, ...]:
+        """Questions about a proposed column."""
+        return ("limits", *super().topics)
+
     heap_keys: ClassVar[tuple[str, ...]] = ("heaps", "private_heaps")
     """Keys of a schema that say which values are frequent."""
     periods: ClassVar[tuple[int, ...]] = (10, 100, 1000)
@@ -268,12 +269,6 @@ class NumberColumn(RangeColumn):
 
     numeric = True
     kind: ClassVar[Hashable] = "numbers"
-    review: ClassVar = RangeColumn.review | {
-        "bins": (
-            "Are the bin limits round or usual numbers? Do 0, top codes and similar values have "
-            "their own bins?"
-        )
-    }
     bin_keys: ClassVar[tuple[str, ...]]
     """Keys of a schema that say where the bins lie."""
     whole: ClassVar[bool]

@@ -17,6 +17,7 @@ from adaptive_qs.table.columns.base import (
     ColumnBase,
     Draft,
     Text,
+    Topic,
     binning,
     cells,
     np,
@@ -61,12 +62,11 @@ class CategoricalColumn(ColumnBase):
     learnt: tuple[Literal["values"]] | None = None
     """What was learnt from private rows and paid for, as the program notes it."""
 
-    review: ClassVar = {
-        "values": (
-            'Can other values occur? Add them, or set "catch_all", which can also hold rare values.'
-        ),
-        "order": "Do the values have an order? Is the order correct?",
-    }
+    @property
+    def topics(self) -> tuple[Topic, ...]:
+        """Questions about a proposed column."""
+        order: tuple[Topic, ...] = ("order",) if self.ordered else ()
+        return ("values", *order, *super().topics)
 
     @property
     def is_unlearnt(self) -> bool:

@@ -340,11 +340,9 @@ def _drafted(profile: Profile, days: bool) -> Draft | None:
         return None
     other = spellings.swapped(way)
     if other is not None and other in spans:
-        return Draft(
-            None,
-            f"dates whose day and month can be exchanged: declare a {_kind(span)} with the "
-            f'"format" {way} or {other}',
-        )
+        day_first = way if way and way.startswith("%d") else other
+        said = f"day and month can be exchanged: read as {day_first}"
+        return Draft(_periods(profile, day_first, spans[day_first]), said, ("format",))
     if way is None and not days:  # as they are written, where that is with a blank
         way = next((plain for plain in PLAIN_TIMES if plain in spans), None)
     return Draft(_periods(profile, way, span))

@@ -208,7 +208,6 @@ class DaskEngine:
     def _summed(
         self, task: Callable[..., Any], add: Callable[..., Any], run: Sequence[Clique]
     ) -> Any:
-        """Return the result of a task on all parts, added up by another task on the workers."""
         start, request = self._cluster.submit_all, remote.CountRequest(run)
         found = start(task, self._parts, [request] * len(self._parts), self._facts)
         while len(found) > 1:
@@ -273,7 +272,6 @@ def check_cluster(source: Any, rows: int, options: EngineOptions) -> Iterator[En
 def _file_parts(
     cluster: Cluster, reader: Future, source: str | Path, threads: int
 ) -> list[remote.FilePart]:
-    """Return the parts of all files, the large ones cut by workers."""
     whole = _whole_files(source)
     total = sum(part.size for part in whole)
     most = min(max(total // (4 * threads), LEAST_PART), 2**26)  # four parts per thread
@@ -304,7 +302,6 @@ def _facts_of_parts(
     check_rows: CheckRows | None,
     progress: StepProgress | None,
 ) -> list[remote.PartFacts]:
-    """Wait until all parts are encoded."""
     rows = done = 0
 
     def seen(facts: remote.PartFacts) -> None:

@@ -69,7 +69,6 @@ def preflight(
 
 
 def _check_disk(name: str, rows: int, domain: Domain, options: EngineOptions) -> None:
-    """Refuse codes that stay on this machine and find no room there."""
     row_bytes = sum(code_dtype(size).itemsize for size in domain.sizes)
     if name == "memory" or (name == DEFAULT_ENGINE and rows * row_bytes <= options.rows_bytes):
         return
@@ -153,7 +152,7 @@ class Spool(Rows):
             raise AdaptiveQsError(f"{self}: would be read again: this is a bug, please report it")
         self._begun, names, total = True, tuple(requested), 0
         if self.keeps:
-            names = tuple(name for name in source.names if name not in self._schema.ignore)
+            names = tuple(name for name in source.names if name not in self._schema.unread)
         for chunk in source.read(names):
             label = chunk.file or source.label
             if self.keeps:  # what is passed on is what is kept, which cannot change
@@ -353,7 +352,6 @@ class StoredBlocks:
         return self._codes(room, rows, attribute, 0)
 
     def _store(self, rows: int) -> None:
-        """Make the next block of the first waiting rows."""
         block = bytearray(rows * self.row_bytes)
         for i, parts in enumerate(self._pending):
             room, filled = self._codes(block, rows, i, rows * self._place[i]), 0
@@ -374,7 +372,6 @@ class StoredBlocks:
             self._write(block)
 
     def _spill(self) -> None:
-        """Move the blocks from memory to disk, where later ones go as well."""
         try:
             self._file = tempfile.TemporaryFile(dir=self._folder, buffering=0)  # noqa: SIM115
         except OSError as error:

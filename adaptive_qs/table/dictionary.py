@@ -1,0 +1,109 @@
+"""Data dictionaries: the codes and ranges of columns as their publisher describes them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from adaptive_qs.errors import InputError
+from adaptive_qs.jsonfile import as_object, read_json
+from adaptive_qs.table.profile import NUMERIC_MARKERS, Profile
+from adaptive_qs.table.spellings import in_natural_order
+from adaptive_qs.table.text import read_integer, read_number
+
+_NO_VALUE = re.compile(r"n/?a\b|not (applicable|available)|missing|no answer|refused|blank", re.I)
+
+
+@dataclass
+class Entry:
+    """What a dictionary says of a column: labels of codes, and the ends of a range of numbers."""
+
+    description: str = ""
+    labels: dict[str, str] = field(default_factory=dict)
+    ends: dict[str, float] = field(default_factory=dict)
+
+    def note(self, code: str, label: Any) -> None:
+        """Add a code with its label, or an end of the range ("min" or "max")."""
+        if code in ("min", "max") and (number := read_number(str(label))) is not None:
+            self.ends[code] = number
+        elif code:
+            self.labels[code] = str(label)
+
+    @property
+    def markers(self) -> list[str]:
+        """Codes that mean that there is no value."""
+        return [
+            c for c, said in self.labels.items() if c in NUMERIC_MARKERS or _NO_VALUE.match(said)
+        ]
+
+    def describe(self, profile: Profile, content: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Return a proposed column as the dictionary has it; None if it does not fit the cells."""
+        about = {"description": self.description} if self.description else {}
+        missing = {"missing": self.markers} if self.markers else {}
+        codes = [code for code in self.labels if code not in self.markers]
+        cells = profile.texts - {*self.markers, *profile.markers}
+        if {*self.ends} == {"min", "max"}:
+            numbers = [*self.ends.values(), *(n for n in map(read_number, codes) if n is not None)]
+            ends = min(numbers), max(numbers)
+            if "ordered" in content or not ends[0] <= profile.low <= profile.high <= ends[1]:
+                return None
+            return {**content, **about, **missing, **_with_ends(content, *ends)}
+        if not codes or not cells <= {*codes}:
+            return None
+        order = in_natural_order([self.labels[code] for code in codes])
+        if order is not None and len({*self.labels.values()}) == len(self.labels):
+            codes.sort(key=lambda code: order.index(self.labels[code]))
+        whole = all(str(read_integer(code)) == code for code in codes)
+        values = [int(code) if whole else code for code in codes]
+        ordered = {"ordered": True} if order is not None else {}
+        return {"type": "categorical", "values": values, **ordered, **about, **missing}
+
+
+def _with_ends(content: Mapping[str, Any], low: float, high: float) -> dict[str, Any]:
+    """Return the keys of a schema for a range; the proposed bins stay, with others around them."""
+    if "edges" in content:
+        return {"edges": sorted({low, *content["edges"], high})}
+    first, last = int(low), int(high)
+    if "bin_starts" not in content and last - first < 2 * (content["max"] - content["min"] + 5):
+        return {"min": first, "max": last}
+    starts = content.get("bin_starts") or range(content["min"], content["max"] + 1)
+    inner = {start for start in (*starts, content["max"] + 1) if first < start <= last}
+    return {"min": first, "max": last, "bin_starts": sorted({first, *inner})}
+
+
+def read_dictionary(path: Path) -> dict[str, Entry]:
+    """Return the entries of a data dictionary, by column.
+
+    JSON has for each column a "description" and "values" (labels by codes, "min" and "max"). CSV
+    and Excel have a line for each code, with columns named name, code and label.
+
+    Raises:
+        InputError: If the file cannot be read or is no dictionary.
+    """
+    found: dict[str, Entry] = {}
+    if path.suffix.lower() == ".json":
+        for name, said in as_object(read_json(path, InputError)).items():
+            entry = found.setdefault(name, Entry(str(as_object(said).get("description", ""))))
+            for code, label in as_object(as_object(said).get("values")).items():
+                entry.note(code.strip(), label)
+        return found
+    import pandas as pd  # type: ignore[import-untyped,unused-ignore]  # slow to import
+
+    options: dict[str, Any] = {"dtype": str, "keep_default_na": False}
+    try:
+        if path.suffix.lower() in (".csv", ".tsv", ".txt"):
+            table = pd.read_csv(path, sep=None, engine="python", **options)
+        else:
+            table = pd.read_excel(path, **options)
+        table.columns = [str(name).strip().lower() for name in table.columns]
+        for name, code, label in zip(table["name"], table["code"], table["label"]):
+            found.setdefault(name.strip(), Entry()).note(code.strip(), label.strip())
+    except (OSError, ValueError, KeyError, ImportError):
+        raise InputError(
+            f"{path}: is no data dictionary. Give JSON, or CSV or Excel with columns named name, "
+            "code and label."
+        ) from None
+    return found
