@@ -70,7 +70,7 @@ class Total:
             came = "The total is not set" if rho is None else "Both --epsilon and --rho are set"
             raise InputError(f"{came}. Use one of --epsilon and --rho.")
         delta = choose_delta(delta)
-        if not 0 <= discovery_delta < delta:
+        if isinstance(discovery_delta, str) or not 0 <= discovery_delta < delta:
             raise InputError(
                 f"--discovery-delta is {discovery_delta!r}. Choose a part of delta {delta:g}."
             )

@@ -111,7 +111,7 @@ def test_a_table_is_nearer_than_groups_without_noise():
     codes = np.searchsorted(ndtri(np.arange(1, 72) / 72), values)
     domain = Domain.from_sizes(dict.fromkeys("abc", 72))
     table = CodedTable.from_codes(domain, codes.T)
-    run = Synthesizer(epsilon=0.35, delta=1e-9, workload=2, insecure_seed=1, workers=1).fit(table)
+    run = Synthesizer(epsilon=0.25, delta=1e-9, workload=2, insecure_seed=1, workers=1).fit(table)
     model = run.release_.model()
     measured = [t for t in model.estimates if len(t) == 2]
     assert measured
