@@ -181,7 +181,6 @@ def fit_model(
         if fit.gap <= 3.0:  # with hardly any noise, or many rows in zeros, chains come nearer
             exact = ExactChains(fit, min(size, num_rows), rng, workers)
             return Fitted(exact, dict(zip(listed, exact.marginals(listed))), watched)
-
     factor = size / max(residuals.total, 1.0)
     every = {c: coarse.target(target.scaled(factor)) for c, target in every.items()}
     targets = [every[c] for c in cliques]
