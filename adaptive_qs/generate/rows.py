@@ -39,7 +39,7 @@ from adaptive_qs.generate.chains import (
 from adaptive_qs.generate.exact import ExactChains, can_fit, fit_exactly
 from adaptive_qs.generate.shape import find_shapes, hold_singles
 from adaptive_qs.generate.structure import CoarseDomain, cliques_of_fit, find_components
-from adaptive_qs.generate.targets import denoise_model, make_target, single_targets
+from adaptive_qs.generate.targets import Target, denoise_model, make_target, single_targets
 from adaptive_qs.generate.zeros import Guard, Zeros, allowed_cells, clear_forbidden, ruled_model
 from adaptive_qs.machine import PhaseProgress, StepProgress, njit, over_items
 from adaptive_qs.residual import ReferenceModel
@@ -146,8 +146,7 @@ def fit_model(
     Args:
         residuals: the noisy estimates.
         measured: cliques that were measured.
-        workload: cliques in which the table should be best, and how much they matter, if some do
-            more than others.
+        workload: cliques in which the table should be best, with weights if these differ.
         num_rows: rows to draw, at least 1.
         seed: the same seed and inputs give the same model, for any number of workers.
         settings: limits on time and memory.
@@ -164,10 +163,7 @@ def fit_model(
     combined = tuple(dict.fromkeys(map(domain.columns, cliques)))
     singles = [clear_forbidden(target, zeros, domain) for target in single_targets(residuals)]
     denoised = denoise_model(residuals, singles)
-    every = {
-        c: make_target(denoised, c, allowed_cells(zeros, domain, c))
-        for c in dict.fromkeys([*cliques, *joint])
-    }
+    every = _make_targets(denoised, [*cliques, *joint], zeros)
     tied = {i for zero in zeros for i in zero.clique}
     shapes = find_shapes(domain, [every[c] for c in cliques], singles, tied)
     apart = {*kept, *tied, *(shaped := domain.columns(tuple(shapes)))}
@@ -176,8 +172,8 @@ def fit_model(
     watched = watch_list(domain, [*workload], [*map(domain.columns, outer)], size, settings)
     listed = tuple(dict.fromkeys([*watched, *requested]))
     if can_fit(domain, outer, settings.exact_cells):
-        ruled = ruled_model(denoised, zeros)
-        fit = fit_exactly(ruled, outer, [t.counts for t in singles], progress, zeros)
+        model = ruled_model(denoised, zeros)
+        fit = fit_exactly(model, outer, [t.counts for t in singles], progress, zeros)
         if fit.gap <= 3.0:  # with hardly any noise, or many rows in zeros, chains come nearer
             exact = ExactChains(fit, min(size, num_rows), rng, workers)
             return Fitted(exact, dict(zip(listed, exact.marginals(listed))), watched)
@@ -185,17 +181,22 @@ def fit_model(
     every = {c: coarse.target(target.scaled(factor)) for c, target in every.items()}
     targets = [every[c] for c in cliques]
     singles = [coarse.target(single.scaled(factor)) for single in singles]
-    rows = np.empty((size, len(domain)), dtype=np.int32)
-    held = coarse.shapes(shapes)
-    chains = begin_chains(
-        targets, singles, coarse, zeros, rows, seed, settings.fit, rng, workers, shapes=held
-    )
+    rows, held = np.empty((size, len(domain)), dtype=np.int32), coarse.shapes(shapes)
+    chances = (targets, singles, coarse, zeros, rows, seed, settings.fit, rng, workers)
+    chains = begin_chains(*chances, shapes=held)
     targets += singles
     means = fit_weights(chains, targets, listed, settings.fit, workers, progress)
     shrink_to_measured(coarse.domain, means, listed, [*every.values(), *singles])
     hold_singles(means, listed, singles, shaped)
     codes = [coarse.marginal_of_codes(mean, clique) for mean, clique in zip(means, listed)]
     return Fitted(chains, dict(zip(listed, codes)), watched)
+
+
+def _make_targets(
+    model: ReferenceModel, cliques: Iterable[Clique], zeros: Zeros
+) -> dict[Clique, Target]:
+    cells = {c: allowed_cells(zeros, model.domain, c) for c in cliques}
+    return {c: make_target(model, c, allowed) for c, allowed in cells.items()}
 
 
 def choose_fit_rows(domain: Domain, cliques: Sequence[Clique], settings: SynthesisSettings) -> int:
