@@ -36,7 +36,7 @@ class InitOptions(ForceOptions):
 
 @dataclass(kw_only=True)
 class CheckOptions:
-    """The options of `schema check`."""
+    """Options of `schema check`."""
 
     ask: Annotated[bool, Option(
         "Ask the open questions of a proposal, and store the answers in SCHEMA.", ""

@@ -44,7 +44,8 @@ def find_shapes(
         domain: the attributes.
         targets: measured marginals of several attributes, at their levels.
         singles: counts of each attribute's codes.
-        flat: attributes that are not shaped, besides those measured at their codes with others.
+        flat: attributes that are not shaped; those measured at their codes with others are not
+            shaped either.
     """
     used, found = {i for target in targets for i in target.clique}, {}
     flat = used.union(flat)

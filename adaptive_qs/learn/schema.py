@@ -221,7 +221,7 @@ class _Histograms:
         return found
 
     def _find_heaps(self, points: Points) -> Points:
-        """Return the declared heap on which each point is."""
+        """Return the index of the declared heap at each point; -1 if there is none."""
         heaps = self.column.heap_points
         order = np.argsort(heaps)
         place = np.searchsorted(heaps, points, sorter=order)
@@ -298,7 +298,7 @@ def learn_heaps(
     mechanisms: Mechanisms,
     costs: Mapping[str, Cost],
 ) -> dict[str, RangeColumn]:
-    """Return the columns with the rows on their frequent values, by name.
+    """Measure how many rows have frequent values, and return the columns with these, by name.
 
     Raises:
         BudgetExceeded: the ledger behind ``mechanisms`` holds less.

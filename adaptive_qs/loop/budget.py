@@ -223,8 +223,8 @@ class LoopBudget:
     def plan(self, candidates: Candidates, total: float) -> RoundPlan | None:
         """Return the next round, at the highest price up to now at which anything is worth it.
 
-        Where nothing ever is, whatever fits is offered with all there is. There is none once to
-        measure what is known pays as much (:meth:`closing`).
+        If nothing is worth any price, all that fits is offered with the whole budget. Return None
+        once measuring known marginals again pays as much (:meth:`closing`).
         """
         spare, fits = self.left - self._rounding, candidates.open
         if spare <= SAFETY * self.rho + self._rounding or not fits.any():
@@ -252,11 +252,10 @@ class LoopBudget:
         return RoundPlan(gains, gains.offered(math.sqrt(8 * selecting), fits), selecting)
 
     def closing(self, candidates: Candidates) -> JointPlan:
-        """Return how all that is left is spent on what was measured, together.
+        """Plan a joint measurement of all known marginals that spends the rest of the budget.
 
-        No choice is needed for it, and what marginals share is measured once. It comes as soon as
-        the last unit of ρ spent so takes away as much error as the price: from then on, what is on
-        offer would have to take away more than that to be worth it.
+        It needs no choice, and residuals that marginals share are measured once. Rounds end when
+        the last unit of ρ of this plan lowers the error by as much as the price.
         """
         return self._plan_closing(candidates)[0]
 

@@ -399,22 +399,22 @@ class Candidates:
 
     @property
     def known(self) -> Flags:
-        """Which of them were measured, themselves or inside another one."""
+        """Which candidates were measured, alone or inside another one."""
         return np.asarray(self._precision[self._own] > 0)
 
     @property
     def open(self) -> Flags:
-        """Which of them fit, and are not known."""
+        """Which candidates fit and are not known."""
         return self.limit.open & ~self.known
 
     def plan_known(self, rho: float) -> tuple[JointPlan, float]:
-        """Return how to measure all that are known once more, together.
+        """Plan a joint measurement of all known candidates.
 
         Args:
             rho: for all of it.
 
         Returns:
-            The plan, and how many weighted rows a unit of ρ would take away beyond it.
+            The plan, and by how many weighted rows another unit of ρ would lower the error.
         """
         every, rows = self._set, np.flatnonzero(self.known)
         plan = every.planner.plan_together(

@@ -130,7 +130,7 @@ Precisions = Mapping[Clique, Mapping[Clique, float]]
 
 
 class Measured(NamedTuple):
-    """What measuring residuals of a marginal gave.
+    """Noise and change of a marginal by a measurement of its residuals.
 
     Attributes:
         variances: noise variance of each residual (rows²).
@@ -162,13 +162,13 @@ class World(Protocol):
         """Choose a candidate on offer; return its position, and how many were scored again."""
 
     def measure(self, precisions: Precisions) -> list[Measured]:
-        """Measure residuals of marginals; return what that gave for each marginal."""
+        """Measure residuals of marginals; return noise and change of each marginal."""
 
 
 def choose_rounds(
     world: World, every: CandidateSet, budget: LoopBudget, opened: Iterable[Clique] = ()
 ) -> Iterator[Round]:
-    """Select, measure and reconstruct while that pays (lines 8 to 19); then measure all once more.
+    """Select, measure and reconstruct (lines 8 to 19), then measure what is known once more.
 
     Everything that is offered, and at what, is public before the choice.
 
@@ -290,7 +290,7 @@ def for_selection(
 def measure_marginals(
     table: PrivateTable, mechanisms: Mechanisms, estimates: Estimates, precisions: Precisions
 ) -> list[Measured]:
-    """Measure residuals of marginals in one transaction; return what that gave for each of them."""
+    """Measure residuals of marginals in one transaction; return noise and change of each."""
     before = estimates.with_reference(estimates.model.reference).model
     every = {tau: x for inside in precisions.values() for tau, x in inside.items()}
     variances = measure_residuals(table, mechanisms, estimates, every)
@@ -307,7 +307,9 @@ def measure_together(
     cost: Callable[[Clique], float],
     budget: LoopBudget,
 ) -> Iterator[Round]:
-    """Measure all marginals of a plan, and yield a round without a choice for each of them.
+    """Measure the marginals of a plan together, and yield one round for each.
+
+    These rounds spend nothing on a choice.
 
     Args:
         measure: as :meth:`World.measure`.

@@ -80,12 +80,12 @@ more than eight residuals, so that some residual always gets more than that."""
 
 
 class TogetherPlan(NamedTuple):
-    """How to measure candidates together.
+    """A joint measurement of candidates.
 
     Attributes:
         precisions: x_τ of each residual of the closure (1 / rows²).
         errors: expected of each of the candidates (rows).
-        gain: by how much a little more budget would lower their weighted error (rows for a unit).
+        gain: decrease of the weighted error (rows) for one more unit of the budget.
     """
 
     precisions: Array
@@ -359,10 +359,9 @@ def initial_share(
     A combination is off by a/√s + b/√(1 − s) if single columns get the part s of the budget: a and
     b are the mean L1 errors (share of the rows) that the columns of a combination, as the workload
     weighs them, and what it adds to them, would have for all of the budget, divided evenly among
-    combinations. That is least
-    where s / (1 − s) = (a/b)^(2/3). Only combinations are measured that are left with less than
-    ``DEPENDENCE``, so b is at most half of it, the mean if they are left with anything up to it.
-    The share is kept between 0.1 and 0.9.
+    combinations. That is least where s / (1 − s) = (a/b)^(2/3). Only combinations are measured that
+    are left with less than ``DEPENDENCE``, so b is at most half of it, the mean if they are left
+    with anything up to it. The share is kept between 0.1 and 0.9.
 
     Args:
         workload: what matters.

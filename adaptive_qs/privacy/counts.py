@@ -78,7 +78,7 @@ class Identity:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The one axis."""
+        """The number of cells, as a shape of one axis."""
         return (self.size,)
 
     @property
@@ -93,17 +93,18 @@ class Identity:
 
 @dataclass(frozen=True)
 class Centering:
-    """A map to n times each cell minus n/m, rounded, times the sum of its group of m cells.
+    """The integer map that multiplies cells by n and subtracts the mean of their group of m cells.
 
-    n is the largest m. The estimate removes what rounding leaves of the sums. No row changes the
-    answers by more than n(n − 1) (L2, squared).
+    n is the largest m, and n times a mean is the sum of the group times n/m, rounded. The estimate
+    removes what rounding leaves of the sums. No row changes the answers by more than n(n − 1) (L2,
+    squared).
     """
 
     groups: Groups
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The one axis."""
+        """The number of cells, as a shape of one axis."""
         return (self.groups.of.size,)
 
     @property

@@ -161,7 +161,7 @@ def bins_for(rows: int) -> int:
 
 
 def codes_for(rows: int) -> int:
-    """Return the most labels without doubt: 3 · rows^¼, 12 to 48.
+    """Return how many labels a column may have to be proposed: 3 · rows^¼, from 12 to 48.
 
     A histogram over two columns is nearest to the truth with a number of codes per column that
     grows as the fourth root of the rows (Scott 1992, Multivariate Density Estimation, section 3.4).

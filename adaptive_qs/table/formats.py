@@ -40,7 +40,7 @@ class RowTooLong(ValueError):
 
 
 class RaggedRow(ValueError):
-    """The error that a row, of which the number is given, has too few or too many cells."""
+    """A row has too few or too many cells; the message is its number."""
 
 
 def row_blocks(read: Callable[[int], bytes], size: int, delimiter: str = COMMA) -> Iterator[bytes]:
@@ -388,10 +388,13 @@ def _rows_at_once(
 
 
 def _unpacked_bytes(raw: BinaryIO, chunk: pq.ColumnChunkMetaData) -> int:
-    """Return the bytes of a column chunk when it is unpacked, by the headers of its pages.
+    """Return the size of an unpacked column chunk in bytes, from the headers of its pages.
 
-    The metadata of a hostile file can state fewer. Raises ValueError for texts as differences, each
-    of which can be as long as a page (Arrow does not read them with a dictionary either).
+    The metadata of a hostile file can state a smaller one.
+
+    Raises:
+        ValueError: A page has a negative size, or texts as differences: each of these can be as
+            long as a page, and Arrow does not read them with a dictionary either.
     """
     place = min(filter(None, (chunk.dictionary_page_offset, chunk.data_page_offset)))
     end, total = place + chunk.total_compressed_size, 0
@@ -409,9 +412,10 @@ def _unpacked_bytes(raw: BinaryIO, chunk: pq.ColumnChunkMetaData) -> int:
 
 
 def _thrift_fields(data: bytes, place: int) -> tuple[dict[int, Any], int]:
-    """Return the 32-bit integers and structures of a structure by number, and where it ends.
+    """Parse a structure in the compact protocol of Thrift.
 
-    The structure is in the compact protocol of Thrift.
+    Returns:
+        Its 32-bit integers and inner structures by field number, and the position of its end.
     """
     fields: dict[int, Any] = {}
     number = 0

@@ -54,7 +54,7 @@ class GeneratedColumn(Reviewed):
 
     @property
     def shown(self) -> str:
-        """Why it is not measured, and what of the rows its proposed cells show."""
+        """The reasons why it is not measured, and its pattern or values, which the rows have."""
         taken = [self.pattern] * (self.pattern != "{}") + [*map(str, self.values)]
         return "; ".join([*self.why, *taken])
 
@@ -83,7 +83,7 @@ class GeneratedColumn(Reviewed):
         return pa.array([self._key(k) for k in range(start, start + rows)], pa.string())
 
     def _key(self, number: int) -> str:
-        """Return the key of a row: digits count up, other characters are scattered."""
+        """Return the key of a row. Digits count up; letters follow no visible order."""
         literals, places = _PLACES.split(self.pattern)[::2], _PLACES.findall(self.pattern)
         alphabets = [_ALPHABETS[each] for place in places for each in place]
         total = math.prod(map(len, alphabets))

@@ -46,7 +46,7 @@ class Dialect(NamedTuple):
 
 
 def check_encoding(name: str) -> str:
-    """Return the name of an encoding of text in which no row changes how others are read.
+    """Check that no row in this encoding can change how other rows are read; return its name.
 
     Raises:
         ValueError: If it is unknown, or has shifts or escapes.

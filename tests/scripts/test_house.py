@@ -7,7 +7,7 @@ import pytest
 from scripts.speed import house
 
 CEILINGS = {
-    "modules": 164,
+    "modules": 163,
     "lines": 51_950,
     "most lines": 500,
     "files executed by synthesize": 92,
@@ -17,8 +17,8 @@ CEILINGS = {
     "files that name a type of column, at least": 2,
     "files that name a type of column, at most": 5,
     "import circles": 0,
-    "phrases to replace": 59,
-    "lines of pages": 5_145,
+    "phrases to replace": 57,
+    "lines of pages": 5_135,
 }
 SLACK = {
     "modules": 3,
