@@ -206,7 +206,6 @@ def _forecast(sizes: Mapping[str, int], ways: int, rho: float, rows: int) -> Mem
     return {
         "columns": list(forecast.columns(rows)),
         "resolutions": [str(each) for each in forecast.resolutions(rows)],
-        "least rows": forecast.least_rows(),
     }
 
 
