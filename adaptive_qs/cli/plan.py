@@ -162,7 +162,7 @@ def _forecast_tables(
     left_out: DroppedMarginals | None,
     options: Options,
 ) -> tuple[list[io.Row], dict[str, Any] | None, dict[str, Any]]:
-    scoring, scored = describe_scoring(looked, left_out, options.counted_rows, options)
+    scoring, scored = describe_scoring(looked, left_out, options.public_rows, options)
     lines, tables = (
         describe_tables(schema, spec, looked, options) if options.budgeted else ([], None)
     )
@@ -233,7 +233,7 @@ def describe_tables(
     left = target.within(target.budget - learning)
     served = QueryStrategies.of(spec, workload.domain)
     strategies = CELLS_ALONE if served is None else served.strategies
-    forecast = LoopForecast(workload, left.compute_published_rho)
+    forecast = LoopForecast(workload, left.rho)
     return predict_measurements(forecast, strategies, options.public_rows)
 
 
