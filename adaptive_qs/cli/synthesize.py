@@ -128,7 +128,6 @@ class Outcome:
             some = counted(found["combinations"], "combination")
             text = f"{found['column']}: {found['measured']:,} of {some} with it measured"
             rows.append(("target", text))
-        rows += [("unconnected", text) for text in self._label(io.list_unconnected)]
         rows += io.taken_rows(self.seconds)
         if following := self._next():
             piped = " < DATA" if "-" in following else ""
