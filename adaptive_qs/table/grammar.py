@@ -32,6 +32,7 @@ from adaptive_qs.table.text import read_moment, read_number
 GRAMMAR = r"""
 ?rule: condition
      | condition "->" condition                               -> implication
+     | condition "<->" condition                              -> equivalence
      | _NEVER condition                                       -> never
      | _AT_LEAST_ONE name ("," name)*                         -> at_least_one
      | name ("," name)* ("determines"i | "determine"i) name     -> determination
@@ -89,6 +90,8 @@ Columns = Mapping[str, ColumnBase]
 
 def written_value(label: str, columns: Columns) -> str:
     """Return a label as a rule has it, in quotes if it could be mistaken for something else."""
+    if re.fullmatch(r"-?\d+(\.\d+)?", label):
+        return label
     keywords = {"and", "or", "not", "in", "is", "missing", "never", "determine", "determines"}
     if re.fullmatch(WORD, label) and label.lower() not in keywords and label not in columns:
         return label
@@ -189,6 +192,10 @@ class _Bound(Transformer[Token, Any]):
     @v_args(inline=True)
     def implication(self, first: Condition, then: Condition) -> Condition:
         return Either((first.negated(), then))
+
+    @v_args(inline=True)
+    def equivalence(self, one: Condition, other: Condition) -> Condition:
+        return both((Either((one.negated(), other)), Either((other.negated(), one))))
 
     @v_args(inline=True)
     def missing(self, name: _Leaf) -> Condition:
