@@ -71,16 +71,15 @@ def found_rules(
     found = [*orders, *zip(keys, check_rules(joint, keys, "found"))]
     texts = [*_equations(joint.pair, schema), *_near(views), *_implied(views, settled)]
     found += [each for text in texts if (each := _telling(joint, schema, text))]
-    known = set(declared)
-    telling = [each for each in found if not equivalent_texts(each[0]) & known]
-    telling = [each for each in telling if _rows_broken(each[1]) >= LEAST_BROKEN]
+    found = [each for each in found if not equivalent_texts(each[0]) & set(declared)]
+    kept = [(rule, check) for rule, check in found if _rows_broken(check) >= LEAST_BROKEN]
     most = MOST_WIDE if len(schema.columns) > WIDE else MOST_FOUND
-    return tuple(sorted(telling, key=lambda each: -_rows_broken(each[1]))[:most])
+    return tuple(sorted(kept, key=lambda each: -_rows_broken(each[1]))[:most])
 
 
 def _rows_broken(check: RuleCheck) -> float:
-    """Return the share of all rows that would break a rule if the columns were independent."""
-    return check.expected_if_independent * check.judged_true
+    """Return which part of independent rows would break a rule; 0 if a true row does."""
+    return 0.0 if check.broken_true else check.expected_if_independent * check.judged_true
 
 
 def propose_rules(table: Any, schema: Schema) -> Schema:
@@ -368,8 +367,8 @@ def _causes(place: int, view: _View, target: _Fact) -> Iterator[_Fact]:
 def _is_sharp(view: _View, fact: _Fact, target: _Fact) -> bool:
     """Return whether just beyond a limit, many rows are as they are not within it.
 
-    Towards the end of a spread-out group its rows become rare, wherever the last one is: that the
-    longitudes of a town begin at some degree is no rule.
+    Towards the end of a spread-out group its rows become rare: that the longitudes of a town begin
+    at some degree is no rule.
     """
     if fact.form != "limit" or view.amounts is None:
         return True
@@ -398,10 +397,8 @@ def _telling(
     """Return a rule with its check; None if a row breaks it or independent rows rarely would."""
     rule = parse_rule(text, schema)
     (found,) = check_rules(joint, [rule], "found")
-    broken = _rows_broken(found)
-    if found.broken_true or found.expected_if_independent < least:
-        return None
-    return (rule, found) if broken * joint.true_rows >= LEAST_CHANCES else None
+    enough = _rows_broken(found) * joint.true_rows >= LEAST_CHANCES
+    return (rule, found) if enough and found.expected_if_independent >= least else None
 
 
 def _orders(joint: JointCodes, schema: Schema) -> list[tuple[Rule, RuleCheck]]:

@@ -211,7 +211,7 @@ class _Bound(Transformer[Token, Any]):
 
     def determination(self, names: list[_Leaf]) -> Determination:
         self._apart(names)
-        *lefts, right = (self._column(name).name for name in names)
+        *lefts, right = (self._learnt(name).name for name in names)
         return Determination(tuple(lefts), right)
 
     def among(self, parts: list[Any]) -> Condition:

@@ -71,6 +71,7 @@ def known(function):
 CASES = [
     ("age < 15 -> status = never", ["age", "status"],
      lambda a, s: s is None or not a < 15 or s == "never"),
+    ("age < 15 <-> y is missing", ["age", "y"], lambda a, y: (a < 15) == (y is None)),
     ("age > 3 -> age < 3", ["age"], lambda a: not a > 3 or a < 3),
     ("x <= y", ["x", "y"], known(op.le)),
     ("wide > x", ["x", "wide"], known(lambda x, w: w > x)),
@@ -143,7 +144,8 @@ def test_a_cell_is_left_where_some_of_its_values_keep_the_rule(text, names, hold
         (["x in (1, 2)", "y = 5", "y is not missing", "x >= y"], "leave no row"),
         (["x + y = total - wide"], "computes on both sides"),
         (["total = x + y + wide + days"], "speaks of 5 columns, 4 at most"),
-        (["x determines age"], "'age' is determined but has bins"),
+        (["city determines county"], "has no table, so rows could break it: list the values"),
+        ([{"rule": "x determines age", "table": [["0", "3"]]}], "'age' is determined but has bins"),
         ([{"rule": "city determines county", "table": [["p", "z"]]}], "'z' in its table"),
         ([{"rule": "city determines county", "table": [["p"]]}], "a row of 1 values for 2"),
         ([{"rule": "city determines county", "table": [["p", "k"], ["p", "l"]]}], "two values"),
@@ -172,7 +174,8 @@ def test_rules_on_columns_that_are_to_be_learnt():
         {"name": "b", "type": "integer", "private_bins": 5},
         {"name": "c", "type": "categorical", "private_values": 5, "catch_all": "other"},
     ]
-    assert Schema.parse({"version": 1, "columns": learnt, "rules": ["a determines c"]}).rules
+    with pytest.raises(SchemaError, match="'a' is still to be learnt"):
+        Schema.parse({"version": 1, "columns": learnt, "rules": ["a determines c"]})
     with pytest.raises(SchemaError, match="'b' is still to be learnt: declare"):
         Schema.parse({"version": 1, "columns": learnt, "rules": ["b > 3"]})
 
