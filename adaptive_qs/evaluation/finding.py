@@ -24,8 +24,8 @@ from adaptive_qs.evaluation.rules import (
     rows_determined,
 )
 from adaptive_qs.evaluation.tables import DAY, JointCodes, TablePair, exactly_coded
-from adaptive_qs.table.columns.base import ColumnBase, Topic
-from adaptive_qs.table.columns.category import CategoricalColumn
+from adaptive_qs.table.columns import list_values
+from adaptive_qs.table.columns.base import ColumnBase
 from adaptive_qs.table.conditions import NEAR, Mask, Values
 from adaptive_qs.table.encode import read_with_amounts
 from adaptive_qs.table.grammar import written, written_value
@@ -122,12 +122,7 @@ def _listed_columns(
             values = values[~np.isnan(values)]
             texts = column.csv_texts(column.from_amounts(values)).to_pylist()
             texts = [*map(repr, values.tolist())] if as_float else texts
-            topics: list[Topic] = ["values", *(topic for topic in column.open if topic != "limits")]
-            yield CategoricalColumn(
-                name=column.name, type="categorical", values=tuple(texts), missing=column.missing,
-                description=column.description, open=tuple(topics),
-                why=(*column.why, "its values are listed: another column determines each"),
-            )  # fmt: skip
+            yield list_values(column, texts)
 
 
 def _dependencies(views: Sequence[_View]) -> list[Determination]:
@@ -161,7 +156,7 @@ class _View:
         column, name: the column, and its name as rules have it.
         codes: shape (rows,).
         amounts: of the cells, or the least ones of their bins; NaN if missing. None for labels.
-        exact: whether they are those of the cells.
+        exact: whether the cells have these amounts.
         missing, known: which rows have no value; which have one that can be compared.
     """
 
@@ -246,17 +241,17 @@ def _implied(views: Sequence[_View], settled: Collection[frozenset[str]]) -> lis
                 bare = frozenset((each.column.name, view.column.name)) in settled
                 if bare and target.form != "missing":
                     continue
-                for wanted in (target, opposite):
-                    for fact in _causes(other, each, wanted):
-                        same = not (fact.false & wanted.true).any()
-                        broken = _rows_expected(fact, wanted)
+                for effect in (target, opposite):
+                    for fact in _causes(other, each, effect):
+                        same = not (fact.false & effect.true).any()
+                        broken = _rows_expected(fact, effect)
                         if same:
-                            broken += _rows_expected(_opposite(fact), _opposite(wanted))
-                        if (same and wanted is opposite) or broken < least:
+                            broken += _rows_expected(_opposite(fact), _opposite(effect))
+                        if (same and effect is opposite) or broken < least:
                             continue
-                        plain = fact.form != "missing" or wanted.form == "missing"
-                        if same or (plain and _is_sharp(each, fact, wanted)):
-                            found.append((same, broken, fact, wanted))
+                        plain = fact.form != "missing" or effect.form == "missing"
+                        if same or (plain and _is_sharp(each, fact, effect)):
+                            found.append((same, broken, fact, effect))
     found.sort(key=lambda each: (not each[0], -each[1], each[2].form == "missing", each[2].place))
     edges: list[tuple[_Fact, _Fact]] = []
     texts: list[str] = []
