@@ -454,7 +454,7 @@ def _rounded(value: float, direction: int) -> str:
     if not value:
         return "0"
     unit = 10.0 ** (np.floor(np.log10(value)) - 1)
-    steps = np.ceil(value / unit - NEAR) if direction > 0 else np.floor(value / unit + NEAR)
+    steps = np.ceil(value / unit - 1e-9) if direction > 0 else np.floor(value / unit + 1e-9)
     return f"{steps * unit:.12g}"
 
 
