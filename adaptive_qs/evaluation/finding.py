@@ -19,6 +19,7 @@ from adaptive_qs.evaluation.rules import (
     RuleCheck,
     check_rules,
     equivalent_texts,
+    is_equation,
     parse_rule,
     row_values,
     rows_determined,
@@ -26,7 +27,7 @@ from adaptive_qs.evaluation.rules import (
 from adaptive_qs.evaluation.tables import DAY, JointCodes, TablePair, exactly_coded
 from adaptive_qs.table.columns import list_values
 from adaptive_qs.table.columns.base import ColumnBase
-from adaptive_qs.table.conditions import NEAR, Mask, Values
+from adaptive_qs.table.conditions import Mask, Values
 from adaptive_qs.table.encode import read_with_amounts
 from adaptive_qs.table.grammar import written, written_value
 from adaptive_qs.table.rules import Ruleset
@@ -38,6 +39,8 @@ narrower one, and of candidates of each kind that are checked in all rows."""
 LEAST_BROKEN, LEAST_CROSSED = 0.01, 0.1
 """Least part of the rows that would break a rule if the columns were independent, and the same of a
 comparison of columns on different scales, which can be numbers of different things."""
+LEAST_NEW = 0.1
+"""Least part of the rows of a condition for which others do not imply what a rule says."""
 LEAST_CHANCES, LEAST_OF_VALUE = 25.0, 12.0
 """Least number of true rows that would break it. If 25 are expected, none breaks it with
 probability about e^−25 ≈ 1e-11, so that none of 1e6 candidates is expected to hold by chance. The
@@ -67,9 +70,9 @@ def found_rules(
     orders = _orders(joint, schema)
     equal = {frozenset(rule.names) for rule, _ in orders if " = " in rule.text}
     keys = [each for each in _dependencies(views) if frozenset(each.names) not in equal]
-    settled = {frozenset(rule.names) for rule in (*keys, *(rule for rule, _ in orders))}
+    settled = {frozenset(rule.names) for rule, _ in orders}
     found = [*orders, *zip(keys, check_rules(joint, keys, "found"))]
-    texts = [*_equations(joint.pair, schema), *_near(views), *_implied(views, settled)]
+    texts = [*_equations(joint.pair, schema), *_near(views), *_implied(views, keys, settled)]
     found += [each for text in texts if (each := _telling(joint, schema, text))]
     found = [each for each in found if not equivalent_texts(each[0]) & set(declared)]
     kept = [(rule, check) for rule, check in found if _rows_broken(check) >= LEAST_BROKEN]
@@ -161,8 +164,7 @@ class _View:
     """
 
     def __init__(self, pair: TablePair, schema: Schema, column: ColumnBase, rows: int) -> None:
-        self.column, self.name = column, written(column.name)
-        self.schema = schema
+        self.column, self.name, self.schema = column, written(column.name), schema
         place = pair.domain.names.index(column.name)
         self.codes = pair.true.columns[place][:rows].astype(np.int64)
         values = row_values(pair, 0, column, slice(rows))
@@ -178,14 +180,14 @@ class _View:
         return not self.column.measured or exactly_coded(self.column)
 
     @cached_property
-    def occupied(self) -> NDArray[np.intp]:
-        """Codes of the values that occur."""
-        return np.flatnonzero(np.bincount(self.codes[self.known]))
-
-    @cached_property
     def labels(self) -> tuple[str, ...]:
         """The labels of its codes."""
         return self.column.labels_of_codes()
+
+    @cached_property
+    def occupied(self) -> NDArray[np.intp]:
+        """Codes of the values that occur."""
+        return np.flatnonzero(np.bincount(self.codes[self.known]))
 
     @cached_property
     def distinct(self) -> int:
@@ -201,10 +203,9 @@ class _View:
 
     def lists(self, codes: NDArray[np.intp], sign: str = "=") -> str:
         """Return the condition that the value is one of some, or is not."""
-        names = [written_value(self.labels[code], self.schema.by_name) for code in codes]
-        if len(names) == 1:
-            return f"{self.name} {sign} {names[0]}"
-        return f"{self.name} {'in' if sign == '=' else 'not in'} ({', '.join(names)})"
+        labels = [written_value(self.labels[code], self.schema.by_name) for code in codes]
+        several = f"{'in' if sign == '=' else 'not in'} ({', '.join(labels)})"
+        return f"{self.name} {f'{sign} {labels[0]}' if len(labels) == 1 else several}"
 
 
 class _Fact(NamedTuple):
@@ -224,12 +225,15 @@ class _Fact(NamedTuple):
 # Implications and equivalences between conditions on two columns.
 
 
-def _implied(views: Sequence[_View], settled: Collection[frozenset[str]]) -> list[str]:
+def _implied(
+    views: Sequence[_View], keys: Sequence[Determination], settled: Collection[frozenset[str]]
+) -> list[str]:
     """Return implications between two columns that all rows keep.
 
-    What others imply is left out. Pairs of columns that are settled have conditions on missing
-    values only.
+    Pairs of columns that ``keys`` or ``settled`` have get conditions on missing values only. What
+    others imply is left out.
     """
+    settled = {*settled, *(frozenset(rule.names) for rule in keys)}
     found: list[tuple[bool, float, _Fact, _Fact]] = []
     rows = len(views[0].codes)
     least = max(LEAST_CHANCES, LEAST_BROKEN * rows)
@@ -254,14 +258,43 @@ def _implied(views: Sequence[_View], settled: Collection[frozenset[str]]) -> lis
                             found.append((same, broken, fact, effect))
     found.sort(key=lambda each: (not each[0], -each[1], each[2].form == "missing", each[2].place))
     edges: list[tuple[_Fact, _Fact]] = []
+    for rule in keys:
+        for code in views[rule.right].occupied[:MOST_VALUES]:
+            found_at = views[rule.right].codes == code
+            key = _Fact(rule.lefts[0], "values", "", found_at, ~found_at)
+            edges += _edges(key, key._replace(place=rule.right), True)
     texts: list[str] = []
     for same, _, fact, target in found:
         if len(texts) < MOST_TRIED and not _follows(fact, target, edges):
             texts.append(_join(fact, target, same))
-            edges += [(fact, target), (_opposite(target), _opposite(fact))]
-            if same:
-                edges += [(target, fact), (_opposite(fact), _opposite(target))]
+            edges += _edges(fact, target, same)
     return texts
+
+
+def _edges(fact: _Fact, target: _Fact, same: bool) -> list[tuple[_Fact, _Fact]]:
+    """Return that one fact implies the other, and what that means for their opposites."""
+    found = [(fact, target), (_opposite(target), _opposite(fact))]
+    return [*found, *(pair[::-1] for pair in found)] if same else found
+
+
+def _follows(fact: _Fact, target: _Fact, edges: Sequence[tuple[_Fact, _Fact]]) -> bool:
+    """Return whether a chain of implications leads there, for all but a few rows."""
+    waiting, left = [fact], list(edges)
+    while waiting:
+        reached = waiting.pop()
+        if _is_within(reached, target):
+            return True
+        taken = [_is_within(reached, first) for first, _ in left]
+        waiting += [then for (_, then), yes in zip(left, taken) if yes]
+        left = [edge for edge, yes in zip(left, taken) if not yes]
+    return False
+
+
+def _is_within(one: _Fact, other: _Fact) -> bool:
+    if one.place != other.place:
+        return False
+    rows = np.count_nonzero(one.true)
+    return bool(np.count_nonzero(one.true & other.true) >= (1 - LEAST_NEW) * rows)
 
 
 def _join(fact: _Fact, target: _Fact, same: bool) -> str:
@@ -286,20 +319,6 @@ def _rows_expected(fact: _Fact, target: _Fact) -> float:
 
 def _opposite(fact: _Fact, text: str = "") -> _Fact:
     return fact._replace(text=text, true=fact.false, false=fact.true)
-
-
-def _follows(fact: _Fact, target: _Fact, edges: Sequence[tuple[_Fact, _Fact]]) -> bool:
-    """Return whether a chain of implications, and of what is plain on one column, leads there."""
-    waiting, left = [fact], list(edges)
-    while waiting:
-        reached = waiting.pop()
-        if reached.place == target.place and not (reached.true & ~target.true).any():
-            return True
-        steps = [e for e in left if e[0].place == reached.place]
-        taken = [e for e in steps if not (reached.true & ~e[0].true).any()]
-        left = [e for e in left if not any(e is each for each in taken)]
-        waiting += [then for _, then in taken]
-    return False
 
 
 def _targets(place: int, view: _View) -> Iterator[tuple[_Fact, _Fact]]:
@@ -422,7 +441,7 @@ def _signs(x: Values, y: Values) -> list[str]:
 def _strictest(
     joint: JointCodes, schema: Schema, left: ColumnBase, right: ColumnBase
 ) -> tuple[Rule, RuleCheck] | None:
-    """Return the strictest comparison that holds in all rows and is telling."""
+    """Return the strictest comparison that all rows keep and that is telling."""
     least = LEAST_BROKEN if left.scale == right.scale else LEAST_CROSSED
     signs = _signs(*(row_values(joint.pair, 0, column) for column in (left, right)))
     texts = (f"{written(left.name)} {sign} {written(right.name)}" for sign in signs)
@@ -430,30 +449,28 @@ def _strictest(
 
 
 def _near(views: Sequence[_View]) -> Iterator[str]:
-    """Yield limits of the ratio of successive positive numbers, and of the days between dates."""
-    numbers = [view.column.kind == "numbers" and view.exact for view in views]
-    for k, (x, y) in enumerate(pairwise(views)):
-        known = x.known & y.known
-        if not (numbers[k] and numbers[k + 1] and known.any()):
+    """Yield limits of the ratio of successive positive numbers, and of the time between moments."""
+    for x, y in pairwise(views):
+        if {x.column.kind, y.column.kind} != {"numbers"} or not (x.exact and y.exact):
             continue
-        a, b = np.asarray(x.amounts)[known], np.asarray(y.amounts)[known]
-        if min(a.min(), b.min()) > 0:
+        a, b = (np.asarray(view.amounts)[x.known & y.known] for view in (x, y))
+        if len(a) and min(a.min(), b.min()) > 0:
             yield f"{y.name} <= {_rounded((b / a).max(), 1)} * {x.name}"
             yield f"{y.name} >= {_rounded((b / a).min(), -1)} * {x.name}"
-    dates = [view for view in views if view.column.by_day and view.exact]
-    for x, y in permutations(dates, 2):
-        days = (np.asarray(y.amounts) - np.asarray(x.amounts))[x.known & y.known] / DAY
-        if len(days) and days.min() > 0:
-            yield f"{y.name} >= {x.name} + {_rounded(days.min(), -1)}"
-        if len(days) and days.min() >= 0:
-            yield f"{y.name} <= {x.name} + {_rounded(days.max(), 1)}"
+    moments = [view for view in views if view.column.kind == "moments" and view.exact]
+    for x, y in permutations(moments, 2):
+        span = (np.asarray(y.amounts) - np.asarray(x.amounts))[x.known & y.known]
+        if len(span) and span.min() >= 0:
+            yield f"{y.name} <= {x.name} + {_rounded(span.max() / DAY, 1)} days"
+            for unit, seconds in (("years", 365.2425 * DAY), ("days", DAY), ("minutes", 60)):
+                if (least := int(span.min() // seconds)) > 1:
+                    yield f"{y.name} >= {x.name} + {least} {unit}"
+                    break
 
 
 def _rounded(value: float, direction: int) -> str:
     """Return a positive number with two digits, rounded up (1) or down (-1)."""
-    if not value:
-        return "0"
-    unit = 10.0 ** (np.floor(np.log10(value)) - 1)
+    unit = 10.0 ** (np.floor(np.log10(max(value, 1e-9))) - 1)
     steps = np.ceil(value / unit - 1e-9) if direction > 0 else np.floor(value / unit + 1e-9)
     return f"{steps * unit:.12g}"
 
@@ -464,8 +481,7 @@ def _equations(pair: TablePair, schema: Schema) -> Iterator[str]:
     acts = {"+": np.add, "*": np.multiply, "-": np.subtract}
     values: dict[str, NDArray[np.float64]] = {}
     for column in measured[:MOST_NUMBERS]:
-        amounts = pair.find_amounts(column, 0)
-        assert amounts is not None
+        amounts = np.asarray(pair.find_amounts(column, 0))
         if column.kind == "numbers" or column.by_day:
             values[column.name] = amounts // DAY if column.by_day else amounts
     days = {column.name for column in measured if column.by_day}
@@ -478,18 +494,7 @@ def _equations(pair: TablePair, schema: Schema) -> Iterator[str]:
                     continue
                 ways = [("-", first, second), ("-", second, first)]
             for sign, left, right in ways:
-                if _is_equation(values[total], acts[sign], values[left], values[right], near):
+                if is_equation(
+                    values[total], acts[sign], values[left], values[right], near, LEAST_CHANCES
+                ):
                     yield f"{written(total)} = {written(left)} {sign} {written(right)}"
-
-
-def _is_equation(total: Any, act: Any, left: Any, right: Any, near: float) -> bool:
-    """Return whether all rows keep it, and enough would not if a column had no effect."""
-    for rows in (slice(GLANCE // 10), slice(None)):
-        found = act(left[rows], right[rows])
-        known = ~np.isnan(found) & ~np.isnan(total[rows])
-        off = np.abs(total[rows] - found) > near + NEAR * np.abs(found)
-        if not known.any() or (off & known).any():
-            return False
-    differing = [np.count_nonzero(known & (side != total)) for side in (left, right)]
-    varied = [np.count_nonzero(known & (side != side[known][0])) for side in (left, right)]
-    return bool(min(*differing, *varied) >= LEAST_CHANCES)

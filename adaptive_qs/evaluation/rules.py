@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import permutations
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from adaptive_qs.evaluation.tables import JointCodes, TablePair, ranked
 from adaptive_qs.table import conditions, grammar
 from adaptive_qs.table.columns.base import ColumnBase
-from adaptive_qs.table.conditions import Condition, Values, read_values
+from adaptive_qs.table.conditions import NEAR, Condition, Values, read_values
 from adaptive_qs.table.grammar import written
 from adaptive_qs.table.schema import Schema
 
@@ -307,3 +307,16 @@ def equivalent_texts(rule: Rule) -> set[str]:
     pairs = permutations(sides, 2)
     compared = {f"{a} {sign} {b}" for a, b in pairs for sign in signs}
     return {rule.text} | (compared if rule.text in compared else set())
+
+
+def is_equation(total: Any, act: Any, left: Any, right: Any, near: float, least: float) -> bool:
+    """Return whether all rows keep it, and ``least`` would not if a column had no effect."""
+    for rows in (slice(GLANCE // 10), slice(None)):
+        found = act(left[rows], right[rows])
+        known = ~np.isnan(found) & ~np.isnan(total[rows])
+        off = np.abs(total[rows] - found) > near + NEAR * np.abs(found)
+        if not known.any() or (off & known).any():
+            return False
+    differing = [np.count_nonzero(known & (side != total)) for side in (left, right)]
+    varied = [np.count_nonzero(known & (side != side[known][0])) for side in (left, right)]
+    return bool(min(*differing, *varied) >= least)
