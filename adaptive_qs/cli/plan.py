@@ -24,7 +24,7 @@ from adaptive_qs.cli.options import (
     workload_spec,
 )  # fmt: skip
 from adaptive_qs.errors import InputError, ResourceExceeded
-from adaptive_qs.pages.words import at_resolution, counted, join_first, short
+from adaptive_qs.pages.words import counted, join_first, short
 from adaptive_qs.run.options import (
     Option,
     PlanOptions,
@@ -243,12 +243,11 @@ def predict_measurements(
     from adaptive_qs.loop.forecast import total_std
 
     workload = forecast.workload
-    predicted = forecast.resolutions(rows) if forecast.possible and rows else None
+    known = forecast.possible and rows
     return {
         "total_std": total_std(workload, forecast.rho, rows or 0),
-        "unconnected": list(forecast.columns(rows)) if forecast.possible and rows else None,
-        "least_rows": forecast.least_rows() if forecast.possible else None,
-        "resolutions": predicted and [one._asdict() for one in predicted],
+        "unconnected": list(forecast.columns(rows)) if known else None,
+        "measured": forecast.measured(rows)._asdict() if known else None,
         "strategies": [
             {
                 "column": workload.domain.names[i], "queries": len(strategy.integers),
@@ -282,20 +281,17 @@ def list_measurements(
     from adaptive_qs.loop.forecast import REMEDY
 
     text = f"measured with a standard error of about {io.figure(found['total_std'])}"
-    rows, least, unconnected = [("rows", text)], found["least_rows"], found["unconnected"]
-    if least is not None and unconnected is None:
+    rows, unconnected = [("rows", text)], found["unconnected"]
+    if unconnected is None:
         text = f"{flag}N shows which columns would be independent of all others"
     elif not unconnected:
         text = "probably none is independent of all others"
-    elif least.keys() == set(unconnected):
-        text = f"probably all are independent of each other. {REMEDY}"
     else:
         some = f"{len(unconnected):,} of {counted(len(workload.domain), 'column')}"
         text = f"{some} probably independent of all others: {join_first(unconnected, 6)}. {REMEDY}"
-    if least is not None:
-        rows.append(("columns", text))
-    if found["resolutions"] is not None:
-        rows.append(("resolution", _describe_resolutions(workload, found["resolutions"])))
+    rows.append(("columns", text))
+    if found["measured"] is not None:
+        rows.append(("marginals", _describe_measured(workload, **found["measured"])))
     if found["strategies"]:
         queries = [
             f"{short(one['column'])} {counted(one['queries'], 'query', 'queries')} "
@@ -307,21 +303,17 @@ def list_measurements(
     return rows
 
 
-def _describe_resolutions(workload: Workload, likely: list[dict[str, Any]]) -> str:
-    """Describe how finely combinations would likely be measured; those over groups are named."""
+def _describe_measured(workload: Workload, marginals: int, full: int) -> str:
     from adaptive_qs.loop.candidates import measurable_cliques
 
     combinations = sum(len(clique) > 1 for clique in measurable_cliques(workload))
-    some = [at_resolution(**one) for one in likely if one["groups"] != one["codes"]]
-    text = f"probably {len(likely):,} of {counted(combinations, 'marginal')} measured"
-    if some:
-        fine = len(likely) - len(some)
-        text += f": {fine:,} at full resolution, {len(some):,} with grouped codes"
-        text += f" ({join_first(some, 4)})"
-    elif likely:
+    text = f"probably about {marginals:,} of {counted(combinations, 'marginal')} measured"
+    if full < marginals:
+        text += f": {full:,} at full resolution, {marginals - full:,} with grouped codes"
+    elif marginals:
         text += ", at full resolution"
-    if len(likely) < combinations:
-        text += "; the others follow from these" if likely else "; all columns are independent"
+    if marginals < combinations:
+        text += "; the others follow from these" if marginals else "; all columns are independent"
     return text
 
 

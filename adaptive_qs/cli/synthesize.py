@@ -339,7 +339,3 @@ def _note_forecasts(checked: CheckedRun[Tables], options: Options) -> None:
         scoring = work.scoring(options.counted_rows if is_root else None)
         if scoring.seconds >= LONG_PASS or work.left_out is not None:
             io.note(f"{label}{scoring}")
-        compare = "--public-rows N" if is_root else f"plan --public-rows {name}=N"
-        unknown = options.public_rows is None or not is_root
-        if unknown and not options.resume and (text := work.forecast.note(compare)):
-            io.note(f"{label}{text}")

@@ -205,8 +205,7 @@ def _forecast(sizes: Mapping[str, int], ways: int, rho: float, rows: int) -> Mem
     forecast = LoopForecast(Workload.all_ways(Domain.from_sizes(sizes), ways), rho)
     return {
         "columns": list(forecast.columns(rows)),
-        "resolutions": [str(each) for each in forecast.resolutions(rows)],
-        "least rows": forecast.least_rows(),
+        "measured": forecast.measured(rows),
     }
 
 
