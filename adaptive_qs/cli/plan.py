@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
+from adaptive_qs.arguments import positive_number
 from adaptive_qs.cli import io
 from adaptive_qs.cli.answer import (
     is_weighted,
@@ -26,6 +27,7 @@ from adaptive_qs.cli.options import (
 from adaptive_qs.errors import InputError, ResourceExceeded
 from adaptive_qs.pages.words import counted, join_first, short
 from adaptive_qs.run.options import (
+    BUDGET,
     Option,
     PlanOptions,
     SelectionOptions,
@@ -80,6 +82,10 @@ class Options(JsonOptions, FamilyOptions, SelectionOptions, PlanOptions, SchemaO
         "columns that would be independent in a synthetic table. Of a set of tables, as "
         "households=10000,persons=25000.", "N", read=read_rows, check=check_rows
     )] = None  # fmt: skip
+    max_advantage: Annotated[float | None, Option(
+        "Budget as the largest advantage (true less false positive rate) of a guess whether a row "
+        "is in the table, instead of --epsilon.", "A", BUDGET, check=positive_number
+    )] = None  # fmt: skip
 
 
 def plan(*, options: Options) -> None:
@@ -90,7 +96,13 @@ def plan(*, options: Options) -> None:
 
     Without a budget, figures are for a privacy cost of 1. They shrink with its square root.
     """
-    schema = options.schema
+    from adaptive_qs.privacy.accounting import advantage_rho
+
+    schema, advantage = options.schema, options.max_advantage
+    if advantage is not None and options.budgeted:
+        raise InputError("--max-advantage is a budget of its own. Remove the other one.")
+    if advantage is not None:
+        options.rho = advantage_rho(advantage)
     if options.demo and schema is not None:
         raise InputError("--demo has its own schema. Remove --schema.")
     if options.demo:
@@ -243,11 +255,11 @@ def predict_measurements(
     from adaptive_qs.loop.forecast import total_std
 
     workload = forecast.workload
-    known = forecast.possible and rows
+    known = rows if forecast.possible else None
     return {
         "total_std": total_std(workload, forecast.rho, rows or 0),
-        "unconnected": list(forecast.columns(rows)) if known else None,
-        "measured": forecast.measured(rows)._asdict() if known else None,
+        "unconnected": list(forecast.columns(known)) if known else None,
+        "measured": forecast.measured(known)._asdict() if known else None,
         "strategies": [
             {
                 "column": workload.domain.names[i], "queries": len(strategy.integers),
@@ -289,7 +301,8 @@ def list_measurements(
     else:
         some = f"{len(unconnected):,} of {counted(len(workload.domain), 'column')}"
         text = f"{some} probably independent of all others: {join_first(unconnected, 6)}. {REMEDY}"
-    rows.append(("columns", text))
+    if any(len(clique) > 1 for clique in workload.cliques):
+        rows.append(("columns", text))
     if found["measured"] is not None:
         rows.append(("marginals", _describe_measured(workload, **found["measured"])))
     if found["strategies"]:
@@ -359,9 +372,12 @@ def _plan_set(schema: TableSet, workload: Any, options: Options) -> None:
         io.warn(warning)
     if options.as_json:
         unit = {"unit": last.protected, "neighbours": last.relation}
-        io.emit_json({**io.pick(target, "epsilon", "delta", "rho"), **unit, "tables": found})
+        io.emit_json(
+            {**io.pick(target, "epsilon", "delta", "rho", "advantage"), **unit, "tables": found}
+        )
         return
     privacy = f"epsilon {target.epsilon:.6g}, delta {target.delta:g}; rho {target.rho:.6g}"
     protects = f"{last.protected}; neighbouring tables {last.relation}"
-    lines = [("privacy", privacy), ("protects", protects), *lines]
+    attacks = last.describe_guess(target.advantage)
+    lines = [("privacy", privacy), ("protects", protects), ("attacks", attacks), *lines]
     io.emit_rows(f"{len(schema.tables):,} tables under one budget", lines)

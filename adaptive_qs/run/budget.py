@@ -14,6 +14,7 @@ from adaptive_qs.domain import Domain
 from adaptive_qs.errors import InputError, ResourceExceeded
 from adaptive_qs.machine import PROCESS_BYTES, ROWS_SHARE, memory_bytes
 from adaptive_qs.privacy.accounting import (
+    bound_advantage,
     compute_epsilon,
     compute_gaussian_epsilon,
     compute_gaussian_mu,
@@ -233,6 +234,13 @@ class PrivacyTarget:
         return 2 * self.rho
 
     @property
+    def advantage(self) -> float:
+        """A bound of the true less the false positive rate of any attack."""
+        rho = self.rho / self.kept
+        mu = compute_mu(rho) if self.gaussian else None
+        return bound_advantage(rho, mu, self.delta * float(self.discovery_share))
+
+    @property
     def loss(self) -> PrivacyLoss:
         """The promise, as statements and ledgers have it."""
         mu = compute_mu(self.rho) if self.gaussian else None
@@ -265,11 +273,7 @@ class PrivacyTarget:
 
     @property
     def compute_published_rho(self) -> float:
-        """ρ for one row of what is published, of which :attr:`Unit.copies` are counted.
-
-        What is measured at it has the noise, in such rows, of what is measured of the copies at ρ
-        for one row.
-        """
+        """ρ for one row of what is published, of which :attr:`Unit.copies` are counted."""
         return self.rho * self.unit.copies**2
 
     def within(self, remaining: Cost) -> Self:
