@@ -91,15 +91,15 @@ class LoopForecast:
     @property
     def possible(self) -> bool:
         """Whether there are combinations, and few enough for a forecast."""
-        return bool(self._combined) and len(self.workload.closure) <= MOST_CANDIDATES
+        return bool(self.combined) and len(self.workload.closure) <= MOST_CANDIDATES
 
     def columns(self, rows: int) -> tuple[str, ...]:
         """Return the columns that most loops over about ``rows`` rows leave unconnected."""
         left = Counter[int]()
         for measured in self._loops(rows):
-            left.update(self._combined.difference(*self._until_connected(measured)))
+            left.update(self.combined.difference(*self._until_connected(measured)))
         names = self.workload.domain.names
-        return tuple(names[i] for i in sorted(self._combined) if 2 * left[i] > RUNS)
+        return tuple(names[i] for i in sorted(self.combined) if 2 * left[i] > RUNS)
 
     def measured(self, rows: int) -> MeasuredForecast:
         """Return the median of what loops over about ``rows`` rows measure."""
@@ -125,7 +125,7 @@ class LoopForecast:
         )
 
     @cached_property
-    def _combined(self) -> frozenset[int]:
+    def combined(self) -> frozenset[int]:
         """Attributes of several values that the workload combines with another such."""
         sizes = self.workload.domain.sizes
         several = [{i for i in clique if sizes[i] > 1} for clique in self.workload.cliques]
@@ -157,7 +157,7 @@ class LoopForecast:
         yield from (self._measured(start, seed) for seed in range(RUNS))
 
     def _until_connected(self, measured: Iterable[tuple[Clique, Any]]) -> Iterator[Clique]:
-        left = self._combined
+        left = self.combined
         for columns, _ in measured:
             yield columns
             left -= {*columns}

@@ -233,7 +233,6 @@ RUNS: Mapping[str, Run] = {
     "few cells": _run(_synthesized, "large", LARGE, rho=0.05, max_cells=20_000, slow=True),
     "target": _run(_synthesized, "large", LARGE, rho=0.05, target="z"),
     "persons": _run(_from_file, rho=1.0, rows_per_person=2),
-    "persons weigh alike": _run(_from_file, rho=1.0, rows_per_person=3, weigh="persons", slow=True),
     "persons replaced": _run(
         _from_file, rho=1.0, rows_per_person=3, neighbours="replace", slow=True
     ),
