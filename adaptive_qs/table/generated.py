@@ -20,6 +20,7 @@ _ALPHABETS = {
 LONGEST_PATTERN, LONGEST_VALUE = 200, 1000
 """Most characters of a key's pattern and of a cell of a list."""
 _Whole = Annotated[StrictInt, Field(ge=-(2**63), lt=2**63)]
+_Finite = Annotated[StrictFloat, Field(allow_inf_nan=False)]
 _Short = Annotated[Text, Field(max_length=LONGEST_VALUE)]
 _PLACES = re.compile(r"\{([9Aaf]*|[9AaF]*)\}")
 
@@ -41,7 +42,7 @@ class GeneratedColumn(Reviewed):
     pattern: Annotated[Text, Field(max_length=LONGEST_PATTERN)] = "{}"
     """How a key is written: text, and in braces a 9 for each digit, A or a for each letter, f or F
     for each hexadecimal digit. Empty braces count from 1 on; alone, they make integers."""
-    values: tuple[_Short | StrictBool | _Whole | StrictFloat, ...] = ()
+    values: tuple[_Short | StrictBool | _Whole | _Finite, ...] = ()
     """The cells of a filled column, all of one type."""
     description: str = ""
     """Free text for people; not part of the fingerprint."""
