@@ -163,5 +163,7 @@ def test_long_texts_are_written_in_parts_that_fit_into_memory():
             "columns": [{"name": "z", "type": "categorical", "values": ["x" * 2**20, "b"]}],
         }
     )
-    run = Synthesizer(epsilon=10, insecure_seed=1).fit(pd.DataFrame({"z": ["b"] * 9}), schema=schema)
+    run = Synthesizer(epsilon=10, insecure_seed=1).fit(
+        pd.DataFrame({"z": ["b"] * 9}), schema=schema
+    )
     assert [len(page) for page in run.release_.draw(300, seed=1).pages()] == [127, 127, 46]
