@@ -11,7 +11,7 @@ from functools import cached_property
 
 import numpy as np
 
-from adaptive_qs.cliques import Array
+from adaptive_qs.cliques import MOST_FORMED, Array
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.generate.targets import (
     effective_codes,
@@ -21,7 +21,8 @@ from adaptive_qs.generate.targets import (
     single_target,
     single_targets,
 )
-from adaptive_qs.loop.expected import LEAST_ERROR
+from adaptive_qs.generate.tree import Forest, list_parents, maximum_forest, mutual_information
+from adaptive_qs.loop.expected import LEAST_ERROR, CellSizeHistogram
 from adaptive_qs.privacy.counts import (
     Centering,
     Identity,
@@ -33,10 +34,12 @@ from adaptive_qs.privacy.counts import (
 from adaptive_qs.privacy.events import Purpose
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.residual import (
+    Fill,
     ReferenceModel,
     ResidualEstimate,
     centered,
     decompose,
+    measured_variance,
     privacy_cost,
     uniform_reference,
 )
@@ -319,3 +322,109 @@ def compared_with(reference: Sequence[Array], error: float) -> tuple[Array, ...]
     """
     part = MOST_UNIFORM * max(0.0, 1 - error / LEAST_ERROR)
     return tuple((1 - part) * q + part / q.size for q in reference)
+
+
+# Along the strongest forest of measured pairs (Chow and Liu 1968) two columns depend on each other
+# only through those between them, which is about what a fit to the measured pairs gives. With P the
+# joint shares of a pair and p its single shares,
+#
+#     M_ij = (P_ij − p_i p_j) / √(p_i p_j)
+#
+# has no singular value above 1, and the pair at the ends of a path has the product of the M along
+# it. Of each, only the part that stands clear of the noise counts.
+
+MOST_GROUPS = 64
+"""Most groups of codes of a column by which it is followed, if it has a level with so few."""
+LEAST_NORM = 0.01
+"""Norm of a product of M below which a path is not followed: at most so large a share of the rows
+is elsewhere than in independent columns (L1)."""
+
+
+class ImpliedPairs:
+    """Estimates of pairs of columns of which nothing was measured, by the strongest path of pairs.
+
+    Attributes:
+        fill: by pair, what :class:`ReferenceModel` takes.
+    """
+
+    def __init__(self, domain: Domain) -> None:
+        self.fill: dict[Clique, Fill] = {}
+        self._domain = domain
+        self._levels = [_coarse_enough(domain, i) for i in range(len(domain))]
+        self._known: dict[Clique, dict[Clique, float]] = {}
+        self._edges: dict[Clique, tuple[float, Array]] = {}
+
+    def refresh(self, model: ReferenceModel) -> list[Clique]:
+        """Find the estimates again; return the pairs that changed, at their coarsest levels."""
+        domain, measured = self._domain, dict[Clique, dict[Clique, float]]()
+        for tau, held in model.estimates.items():
+            if len(tau) == 2:
+                measured.setdefault(domain.columns(tau), {})[tau] = held.precision
+        for (a, b), precisions in measured.items():
+            singles = {(i,): model.precision((i,)) for i in (a, b)}
+            if self._known.get((a, b)) != precisions | singles:
+                self._known[a, b] = precisions | singles
+                self._edges[a, b] = self._edge(model, (a, b), [*precisions])
+        weights = {pair: weight for pair, (weight, _) in self._edges.items() if weight > 0}
+        forest = maximum_forest(range(len(domain)), weights)
+        before, self.fill = self.fill, {}
+        for root in forest:
+            for i, product in self._follow(forest, root).items():
+                if i > root and (root, i) not in measured:
+                    ends = self._levels[root], self._levels[i]
+                    scale = np.outer(*(np.sqrt(model.shares(k)) for k in ends))
+                    self.fill[root, i] = ends, product * scale
+        every = before.keys() | self.fill.keys()
+        changed = [pair for pair in every if not _same(before.get(pair), self.fill.get(pair))]
+        return [(domain.chain(a)[-1], domain.chain(b)[-1]) for a, b in changed]
+
+    def _follow(self, forest: Forest, root: int) -> dict[int, Array]:
+        """Return the product of M along the path to each column that is not too far."""
+        products: dict[int, Array] = {}
+        for i, parent in list_parents(forest, root).items():
+            ends = self._levels[root], self._levels[i]
+            if parent is None or self._domain.size(ends) > MOST_FORMED:
+                continue
+            step = self._edges[min(i, parent), max(i, parent)][1]
+            product = step if parent < i else step.T
+            if parent != root:
+                if parent not in products:
+                    continue
+                product = products[parent] @ product
+            if (product * product).sum() >= LEAST_NORM**2:
+                products[i] = product
+        return products
+
+    def _edge(
+        self, model: ReferenceModel, pair: Clique, residuals: list[Clique]
+    ) -> tuple[float, Array]:
+        """Return the mutual information of a measured pair and M, less what is noise in it.
+
+        What it differs from independent columns by, and noise, add by squares.
+        """
+        domain, total = self._domain, max(model.total, 1.0)
+        a, b = (self._levels[i] for i in pair)
+        if domain.size((a, b)) > MOST_FORMED:
+            return 0.0, np.zeros((1, 1))
+        joint = project_to_simplex(model.marginal((a, b)), total) / total
+        finest = tuple(min(held, key=lambda k: -domain.shape((k,))[0]) for held in zip(*residuals))
+        cells = project_to_simplex(model.marginal(finest), total)
+        std = math.sqrt(float(measured_variance(model, finest).mean()))
+        noise = CellSizeHistogram.of(cells).errors(total, np.array([std]))[0] / total
+        alone = np.outer(joint.sum(axis=1), joint.sum(axis=0))
+        differs = float(np.abs(joint - alone).sum())
+        if noise >= differs:
+            return 0.0, np.zeros((1, 1))
+        clear = (1 - (noise / differs) ** 2) * (joint - alone)
+        return mutual_information(alone + clear), clear / np.sqrt(np.maximum(alone, 1e-24))
+
+
+def _coarse_enough(domain: Domain, column: int) -> int:
+    few = (k for k in domain.chain(column) if domain.shape((k,))[0] <= MOST_GROUPS)
+    return next(few, domain.chain(column)[-1])
+
+
+def _same(before: Fill | None, after: Fill | None) -> bool:
+    if before is None or after is None:
+        return before is after
+    return np.array_equal(before[1], after[1])

@@ -23,6 +23,7 @@ from adaptive_qs.loop.candidates import (
 from adaptive_qs.loop.estimates import (
     CELLS_ALONE,
     Estimates,
+    ImpliedPairs,
     Strategies,
     compared_with,
     product_reference,
@@ -116,7 +117,7 @@ def run_loop(
             # While the loop selects, another reference may stand in, and levels be on offer.
             selecting = for_selection(estimates, workload, budget, opened=bool(rounds))
             every = CandidateSet(workload, selecting.model.domain, selecting.cost)
-            world = _PrivateWorld(table, mechanisms, selecting, every, workers)
+            world = _PrivateWorld(table, mechanisms, selecting, every, budget.settings, workers)
             for past in choose_rounds(world, every, budget, opening.precisions):
                 rounds.append(past)
                 on_round(past, budget.spent_share)
@@ -155,8 +156,8 @@ class World(Protocol):
     def rounding(self, residuals: int) -> float:
         """Return the ρ by which the charges of a choice and of residuals may be rounded up."""
 
-    def expect(self, outdated: Flags) -> Errors:
-        """Return the errors expected of candidates, some of which changed."""
+    def expect(self, outdated: Flags) -> tuple[Errors, Flags]:
+        """Return the errors expected of candidates, and which changed, some more than given."""
 
     def select(self, plan: RoundPlan) -> tuple[int, int]:
         """Choose a candidate on offer; return its position, and how many were scored again."""
@@ -183,7 +184,7 @@ def choose_rounds(
     candidates.limit.take(*opened)
     last = world.rounding(len(every.closure))
     budget.begin_rounds(world.rounding(candidates.most_residuals), last)
-    candidates.refresh(world.expect(candidates.outdated))
+    candidates.refresh(*world.expect(candidates.outdated))
     while plan := budget.plan(candidates, world.total):  # line 8
         row, rescored = world.select(plan)  # line 10
         spent = budget.spend(plan, row, candidates)
@@ -193,7 +194,7 @@ def choose_rounds(
         candidates.add(precisions)
         budget.anneal(spent, moved, expected, every.weights[row])  # line 19
         yield Round(clique, variances, spent, moved, expected, rescored)
-        candidates.refresh(world.expect(candidates.outdated))
+        candidates.refresh(*world.expect(candidates.outdated))
     yield from measure_together(world.measure, budget.closing(candidates), every.cost, budget)
 
 
@@ -206,12 +207,15 @@ class _PrivateWorld:
         mechanisms: Mechanisms,
         estimates: Estimates,
         every: CandidateSet,
+        settings: LoopSettings,
         workers: int,
     ) -> None:
         self._table, self._mechanisms = table.at_levels(every.domain), mechanisms
         self._estimates = estimates
         self._errors = PrivateErrors(self._table, every.cliques, every.weights, workers)
         self._projected = ProjectedEstimates(every.domain, every.cliques, workers)
+        self._implied = ImpliedPairs(every.domain) if settings.reference == "product" else None
+        self._index = every.index
 
     @property
     def total(self) -> float:
@@ -224,10 +228,14 @@ class _PrivateWorld:
     def rounding(self, residuals: int) -> float:
         return (residuals + 4) / UNITS_PER_RHO
 
-    def expect(self, outdated: Flags) -> Errors:
+    def expect(self, outdated: Flags) -> tuple[Errors, Flags]:
+        model = self._estimates.model
+        if self._implied is not None:
+            outdated = outdated | self._index.containing(self._implied.refresh(model))
+            model.fill_with(self._implied.fill)
         self._errors.outdate(outdated)
-        self._projected.refresh(self._estimates.model, outdated)
-        return self._projected.curves.at
+        self._projected.refresh(model, outdated)
+        return self._projected.curves.at, outdated
 
     def select(self, plan: RoundPlan) -> tuple[int, int]:
         """Select a candidate by the exponential mechanism.
@@ -292,6 +300,7 @@ def measure_marginals(
 ) -> list[Measured]:
     """Measure residuals of marginals in one transaction; return noise and change of each."""
     before = estimates.with_reference(estimates.model.reference).model
+    before.fill = estimates.model.fill
     every = {tau: x for inside in precisions.values() for tau, x in inside.items()}
     variances = measure_residuals(table, mechanisms, estimates, every)
     return [
