@@ -392,10 +392,10 @@ class Candidates:
         """How many residuals a candidate has at most."""
         return self._set.planner.most_residuals
 
-    def refresh(self, errors: Errors, outdated: Flags) -> None:
+    def refresh(self, errors: Errors) -> None:
         """Compute the expected errors of outdated candidates."""
         self._curves = errors
-        self.errors.refresh(errors, self._precision, outdated)
+        self.errors.refresh(errors, self._precision, self.outdated)
 
     @property
     def known(self) -> Flags:

@@ -341,41 +341,40 @@ is elsewhere than in independent columns (L1)."""
 
 
 class ImpliedPairs:
-    """Estimates of pairs of columns of which nothing was measured, by the strongest path of pairs.
-
-    Attributes:
-        fill: by pair, what :class:`ReferenceModel` takes.
-    """
+    """Estimates of pairs of columns of which nothing was measured, from paths of measured pairs."""
 
     def __init__(self, domain: Domain) -> None:
-        self.fill: dict[Clique, Fill] = {}
-        self._domain = domain
-        self._levels = [_coarse_enough(domain, i) for i in range(len(domain))]
+        self._domain, self._levels = domain, list[int]()
+        for i in range(len(domain)):
+            few = (k for k in domain.chain(i) if domain.shape((k,))[0] <= MOST_GROUPS)
+            self._levels.append(next(few, domain.chain(i)[-1]))
         self._known: dict[Clique, dict[Clique, float]] = {}
         self._edges: dict[Clique, tuple[float, Array]] = {}
 
     def refresh(self, model: ReferenceModel) -> list[Clique]:
-        """Find the estimates again; return the pairs that changed, at their coarsest levels."""
+        """Fill a model with the estimates; return pairs that changed, at their coarsest levels."""
         domain, measured = self._domain, dict[Clique, dict[Clique, float]]()
         for tau, held in model.estimates.items():
             if len(tau) == 2:
                 measured.setdefault(domain.columns(tau), {})[tau] = held.precision
         for (a, b), precisions in measured.items():
-            singles = {(i,): model.precision((i,)) for i in (a, b)}
-            if self._known.get((a, b)) != precisions | singles:
-                self._known[a, b] = precisions | singles
+            known = {(a,): model.precision((a,)), (b,): model.precision((b,)), **precisions}
+            if self._known.get((a, b)) != known:
+                self._known[a, b] = known
                 self._edges[a, b] = self._edge(model, (a, b), [*precisions])
         weights = {pair: weight for pair, (weight, _) in self._edges.items() if weight > 0}
-        forest = maximum_forest(range(len(domain)), weights)
-        before, self.fill = self.fill, {}
-        for root in forest:
-            for i, product in self._follow(forest, root).items():
-                if i > root and (root, i) not in measured:
-                    ends = self._levels[root], self._levels[i]
+        forest, fill = maximum_forest(range(len(domain)), weights), dict[Clique, Fill]()
+        for a in forest:
+            for b, product in self._follow(forest, a).items():
+                if a < b and (a, b) not in measured:
+                    ends = self._levels[a], self._levels[b]
                     scale = np.outer(*(np.sqrt(model.shares(k)) for k in ends))
-                    self.fill[root, i] = ends, product * scale
-        every = before.keys() | self.fill.keys()
-        changed = [pair for pair in every if not _same(before.get(pair), self.fill.get(pair))]
+                    fill[a, b] = ends, product * scale
+        before, nothing = model.fill, ((), np.zeros(0))
+        model.fill_with(fill)
+        every = before.keys() | fill.keys()
+        pairs = {pair: (before.get(pair, nothing)[1], fill.get(pair, nothing)[1]) for pair in every}
+        changed = [pair for pair, (old, new) in pairs.items() if not np.array_equal(old, new)]
         return [(domain.chain(a)[-1], domain.chain(b)[-1]) for a, b in changed]
 
     def _follow(self, forest: Forest, root: int) -> dict[int, Array]:
@@ -396,35 +395,22 @@ class ImpliedPairs:
         return products
 
     def _edge(
-        self, model: ReferenceModel, pair: Clique, residuals: list[Clique]
+        self, model: ReferenceModel, pair: Clique, residuals: Sequence[Clique]
     ) -> tuple[float, Array]:
-        """Return the mutual information of a measured pair and M, less what is noise in it.
+        """Return mutual information and M of a measured pair, without what may be noise.
 
-        What it differs from independent columns by, and noise, add by squares.
+        What the pair differs from independent columns by, and noise, add by squares.
         """
         domain, total = self._domain, max(model.total, 1.0)
-        a, b = (self._levels[i] for i in pair)
-        if domain.size((a, b)) > MOST_FORMED:
+        levels = self._levels[pair[0]], self._levels[pair[1]]
+        if domain.size(levels) > MOST_FORMED:
             return 0.0, np.zeros((1, 1))
-        joint = project_to_simplex(model.marginal((a, b)), total) / total
-        finest = tuple(min(held, key=lambda k: -domain.shape((k,))[0]) for held in zip(*residuals))
-        cells = project_to_simplex(model.marginal(finest), total)
-        std = math.sqrt(float(measured_variance(model, finest).mean()))
-        noise = CellSizeHistogram.of(cells).errors(total, np.array([std]))[0] / total
+        finest = tuple(max(held, key=lambda k: domain.shape((k,))) for held in zip(*residuals))
+        sizes = CellSizeHistogram.of(project_to_simplex(model.marginal(finest), total))
+        std = math.sqrt(measured_variance(model, finest).mean())
+        noise = float(sizes.errors(total, np.array([std]))[0]) / total
+        joint = project_to_simplex(model.marginal(levels), total) / total
         alone = np.outer(joint.sum(axis=1), joint.sum(axis=0))
         differs = float(np.abs(joint - alone).sum())
-        if noise >= differs:
-            return 0.0, np.zeros((1, 1))
-        clear = (1 - (noise / differs) ** 2) * (joint - alone)
+        clear = max(1 - (noise / differs) ** 2, 0.0) * (joint - alone) if differs else joint - alone
         return mutual_information(alone + clear), clear / np.sqrt(np.maximum(alone, 1e-24))
-
-
-def _coarse_enough(domain: Domain, column: int) -> int:
-    few = (k for k in domain.chain(column) if domain.shape((k,))[0] <= MOST_GROUPS)
-    return next(few, domain.chain(column)[-1])
-
-
-def _same(before: Fill | None, after: Fill | None) -> bool:
-    if before is None or after is None:
-        return before is after
-    return np.array_equal(before[1], after[1])

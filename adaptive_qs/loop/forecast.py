@@ -213,8 +213,8 @@ class _AssumedWorld:
     def rounding(self, residuals: int) -> float:
         return 0.0
 
-    def expect(self, outdated: NDArray[np.bool_]) -> tuple[Errors, NDArray[np.bool_]]:
-        return partial(self._start.choices.errors, self._start.rows), outdated
+    def expect(self, outdated: NDArray[np.bool_]) -> Errors:
+        return partial(self._start.choices.errors, self._start.rows)
 
     def select(self, plan: RoundPlan) -> tuple[int, int]:
         noise = self._noise.gumbel(scale=2 / plan.epsilon, size=len(self._errors))

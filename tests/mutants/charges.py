@@ -212,6 +212,11 @@ def private_reference(original, reference, _):
     return original(reference, int(SEEN[0].count(())) % 2)
 
 
+@peeking(estimates, "measured_variance", "implied pairs that depend on the data", checks.replay)
+def implied_by_data(original, *public):
+    return original(*public) * (1 + 99 * (int(SEEN[0].count(())) % 2))
+
+
 @peeking(budget, "selection_rho", "a price of the budget that depends on the data", checks.replay)
 def price_of_data(original, *public):
     return original(*public) / (1 + int(SEEN[0].count(())) % 2)
