@@ -22,7 +22,7 @@ from adaptive_qs.generate.targets import (
     single_targets,
 )
 from adaptive_qs.generate.tree import Forest, list_parents, maximum_forest, mutual_information
-from adaptive_qs.loop.expected import LEAST_ERROR, CellSizeHistogram
+from adaptive_qs.loop.expected import CellSizeHistogram
 from adaptive_qs.privacy.counts import (
     Centering,
     Identity,
@@ -303,25 +303,6 @@ def projected_distance(first: Array, second: Array, total: float) -> float:
     total = max(total, 1.0)
     difference = project_to_simplex(first, total) - project_to_simplex(second, total)
     return float(np.abs(difference).sum())
-
-
-MOST_UNIFORM = 0.5
-"""Part of the uniform reference in what candidates are compared with, without any noise."""
-
-
-def compared_with(reference: Sequence[Array], error: float) -> tuple[Array, ...]:
-    """Return the reference that fills unmeasured combinations while the loop chooses.
-
-    The larger the budget, the more of the uniform one is in it. Combinations that were not measured
-    then are further off the truth than independent columns are, so that all of them are measured
-    once the budget suffices for all, those of columns that depend weakly after the others.
-
-    Args:
-        reference: that of the release.
-        error: :func:`~adaptive_qs.loop.expected.mean_error` of the candidates.
-    """
-    part = MOST_UNIFORM * max(0.0, 1 - error / LEAST_ERROR)
-    return tuple((1 - part) * q + part / q.size for q in reference)
 
 
 # Along the strongest forest of measured pairs (Chow and Liu 1968) two columns depend on each other

@@ -25,7 +25,6 @@ from adaptive_qs.loop.estimates import (
     Estimates,
     ImpliedPairs,
     Strategies,
-    compared_with,
     product_reference,
 )
 from adaptive_qs.loop.expected import ProjectedEstimates, mean_error
@@ -114,7 +113,7 @@ def run_loop(
             rounds.append(past)
             on_round(past, budget.spent_share)
         if not opening.all_spent:
-            # While the loop selects, another reference may stand in, and levels be on offer.
+            # While the loop selects, unmeasured pairs are filled, and levels may be on offer.
             selecting = for_selection(estimates, workload, budget, opened=bool(rounds))
             every = CandidateSet(workload, selecting.model.domain, selecting.cost)
             world = _PrivateWorld(table, mechanisms, selecting, every, budget.settings, workers)
@@ -286,12 +285,12 @@ def for_selection(
     model, settings = estimates.model, budget.settings
     if settings.reference != "product":
         return estimates
-    domain, candidates = model.domain, measurable_cliques(workload)
-    error = mean_error(model.reference, model.total, candidates, budget.left)
     if settings.levels == "auto" and not opened:
-        domain = with_levels(domain, model, candidates, error)
-    found = estimates.with_reference(compared_with(model.reference, error), domain)
-    return found.smoothed() if found.smooth_columns else found
+        candidates = measurable_cliques(workload)
+        error = mean_error(model.reference, model.total, candidates, budget.left)
+        domain = with_levels(model.domain, model, candidates, error)
+        estimates = estimates.with_reference(model.reference, domain)
+    return estimates.smoothed() if estimates.smooth_columns else estimates
 
 
 def measure_marginals(

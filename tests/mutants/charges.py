@@ -207,13 +207,10 @@ def private_smoothness(original, noisy, *more):
     return original(noisy, *more) / (1 + int(SEEN[0].count(())) % 2)
 
 
-@peeking(loop, "compared_with", "a reference that depends on private counts", checks.replay)
-def private_reference(original, reference, _):
-    return original(reference, int(SEEN[0].count(())) % 2)
-
-
-@peeking(estimates, "measured_variance", "implied pairs that depend on the data", checks.replay)
-def implied_by_data(original, *public):
+@peeking(
+    estimates, "measured_variance", "a reference that depends on private counts", checks.replay
+)
+def private_reference(original, *public):
     return original(*public) * (1 + 99 * (int(SEEN[0].count(())) % 2))
 
 
