@@ -388,7 +388,7 @@ def _descend(rows, proposals, row_order, attribute_order, excess, a, guard):  # 
             old, new = rows[r, i], proposals[r, i]
             if old == new:
                 continue
-            if guard is not None:  # noqa: SIM102  (a test by itself is decided at compilation)
+            if guard is not None:  # noqa: SIM102  (decided at compilation if it stands alone)
                 if _forbids(guard, rows, r, i, new):
                     continue
             for e in range(start[i], start[i + 1]):
@@ -409,7 +409,7 @@ def _move_blocks(rows, r, proposals, excess, a, blocks, leave, enter, rank, stat
         for i in block:
             state[i] = proposals[r, i]
             changed += rows[r, i] != state[i]
-        if changed > 1:  # one alone is tried by itself
+        if changed > 1:  # one alone is tried as others are
             number = _exchange(rows, r, block, state, rank, a, leave, enter)
             if not _improve(excess, leave, enter, number):
                 for i in block:

@@ -74,8 +74,8 @@ class GeneratedColumn(Reviewed):
 
     def escapes_keys(self, formulas: Formulas, proposed: bool) -> bool:
         """Return whether the column is keys whose text CSV escapes."""
-        wanted = formulas == "escape" or (formulas != "keep" and proposed)
-        return wanted and self.type == "key" and self.pattern != "{}"
+        escaping = formulas == "escape" or (formulas != "keep" and proposed)
+        return escaping and self.type == "key" and self.pattern != "{}"
 
     def csv_texts(self, values: pa.Array) -> pa.Array:
         """Return values as CSV has them."""
