@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import permutations
+from itertools import combinations, permutations
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -320,3 +320,20 @@ def is_equation(total: Any, act: Any, left: Any, right: Any, near: float, least:
     differing = [np.count_nonzero(known & (side != total)) for side in (left, right)]
     varied = [np.count_nonzero(known & (side != side[known][0])) for side in (left, right)]
     return bool(min(*differing, *varied) >= least)
+
+
+def sums_of_three(
+    total: NDArray[np.float64], parts: dict[str, NDArray[np.float64]], near: float, least: float
+) -> Iterator[tuple[str, str, str]]:
+    """Yield three columns whose sum all rows have, and each of which has an effect."""
+    names, glance = [*parts], GLANCE // 100
+    first = np.array([values[:glance] for values in parts.values()])
+    for i, j in combinations(range(len(names) - 1), 2):
+        rest = total[:glance] - first[i] - first[j]
+        for k in j + 1 + np.flatnonzero(~(np.abs(first[j + 1 :] - rest) > near + NEAR).any(axis=1)):
+            several = names[i], names[j], names[k]
+            if all(
+                is_equation(total, np.add, parts[a] + parts[b], parts[c], near, least)
+                for a, b, c in (several, several[::-1], (names[k], names[i], names[j]))
+            ):
+                yield several
