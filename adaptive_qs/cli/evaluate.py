@@ -40,7 +40,7 @@ def _html_path(name: str, path: Path) -> Path:
 
 
 MODELS = "Models"
-SAME_NAMES = "weigh", "target", "repeats", "seed", "max_memory"
+SAME_NAMES = "compare", "weigh", "target", "repeats", "seed", "max_memory"
 """Options that `adaptive_qs.evaluate` takes as they are."""
 
 
@@ -51,6 +51,9 @@ class Options(JsonOptions, ForceOptions, WorkloadOptions, MachineOptions, Schema
     rule: Annotated[list[str] | None, Option(
         'Rule to check, such as "start <= end" or "city determines country". Repeat the option '
         "for more rules.", "TEXT")] = None  # fmt: skip
+    compare: Annotated[str, Option(
+        "What to show first: means and medians, such as 'price by district, tips by hour of "
+        "pickup'.", "TEXT")] = ""  # fmt: skip
     weigh: Annotated[str | None, Option(
         "What counts alike: rows, or persons, of whom one true row each is compared.", "KIND",
         default="as in the release behind SYNTHETIC, or rows")] = None  # fmt: skip
@@ -215,7 +218,7 @@ def _describe_released(true: Path, synthetic: Path, release: Path | None) -> str
 # Sets of tables.
 
 ONE_TABLE = (
-    "workload", "ways", "rule", "weigh", "target", "release",
+    "workload", "ways", "rule", "compare", "weigh", "target", "release",
 )  # fmt: skip
 """Options that sets of tables have no use for."""
 

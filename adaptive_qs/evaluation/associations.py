@@ -385,16 +385,10 @@ def _figures(facts: Association, found: AssociationChanges) -> tuple[checks.Figu
     lines = (("Cramér's V", f"differs by {mean:.4f} on average, {largest:.4f} at most"),)
     lists = (
         ("Largest changes of Cramér's V", found.largest, MOST_CHANGES),
-        ("Strong associations that are lost", found.lost, 0),
-        ("Strong associations only in the synthetic table", found.made_up, 0),
-        ("Weak associations that are lost", found.weak_lost, 0),
-        ("Weak associations only in the synthetic table", found.weak_made_up, 0),
+        ("Associations that are lost", found.lost + found.weak_lost, 0),
+        ("Associations only in the synthetic table", found.made_up + found.weak_made_up, 0),
     )
     tables = [_change_table(*each) for each in lists if each[1]]
-    if found.unconnected:
-        caption = "Columns that only the true table associates with others"
-        names = [((name,),) for name in found.unconnected]
-        tables.append(checks.Table(caption, (checks.COLUMNS,), names, 0))
     return checks.Facts(lines), *tables
 
 

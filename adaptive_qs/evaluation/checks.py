@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from adaptive_qs.evaluation.rules import Rule
     from adaptive_qs.machine import PhaseProgress, StepProgress
     from adaptive_qs.pages.words import BarChart
+    from adaptive_qs.table.grammar import Compared
     from adaptive_qs.table.schema import Schema
     from adaptive_qs.workload.workload import QueryWorkload, Workload
 
@@ -186,6 +187,7 @@ class Comparison:
         settings: of models (``ModelSettings``).
         queries: of the workload, if they are not the cells of its marginals.
         rules: between columns, declared by the schema or the caller.
+        compare: requested comparisons of a column of numbers by groups.
         workers: threads.
         progress: called with a phase and its steps.
         key: facts about the key of a table of a set (``KeyFacts``); None for other tables.
@@ -198,6 +200,7 @@ class Comparison:
     settings: Any
     queries: QueryWorkload | None = None
     rules: Sequence[Rule] = ()
+    compare: Sequence[Compared] = ()
     workers: int = 1
     progress: PhaseProgress | None = None
     key: Any = None
@@ -232,6 +235,7 @@ class Check:
         uses: the uses of a synthetic table that its grade decides.
         shown: when its sentence is printed on a terminal: always, if it is not good ("bad"),
             or if it is the worst of those that are not good ("worst").
+        first: whether its figures come first.
         rules: the words of its grade, in the order in which they are tried.
     """
 
@@ -240,6 +244,7 @@ class Check:
     about: ClassVar[str] = ""
     uses: ClassVar[tuple[str, ...]] = ()
     shown: ClassVar[Literal["always", "bad", "worst"]] = "worst"
+    first: ClassVar[bool] = False
     rules: ClassVar[tuple[Word, ...]] = ()
 
     def measure(self, comparison: Comparison) -> Any | None:
@@ -273,6 +278,8 @@ CHECKS: Registry[type[Check]] = Registry(
         "rules": f"{_HERE}.rows:RulesCheck",
         "values": f"{_HERE}.columns:ValuesCheck",
         "group_means": f"{_HERE}.groups:GroupMeansCheck",
+        "correlations": f"{_HERE}.overview:CorrelationsCheck",
+        "overview": f"{_HERE}.overview:OverviewCheck",
         "queries": f"{_HERE}.queries:QueriesCheck",
         "workload": f"{_HERE}.marginals:MarginalsCheck",
         "columns": f"{_HERE}.columns:ColumnsCheck",

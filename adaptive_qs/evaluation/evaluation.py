@@ -31,6 +31,7 @@ from adaptive_qs.release.bundle import Bundle, manifest_path, read_sidecar
 from adaptive_qs.release.drawing import Contradiction, contradictions
 from adaptive_qs.release.statement import Manifest, Statement, versions
 from adaptive_qs.table.encode import resolve_schema
+from adaptive_qs.table.grammar import parse_compared
 from adaptive_qs.table.schema import Schema
 
 # The promise of the release behind a synthetic table, and whether the table contradicts it.
@@ -308,6 +309,7 @@ def evaluate(
     workload: ComparedSource = None,
     *,
     rules: str | Rule | Iterable[str | Rule] = (),
+    compare: str = "",
     weigh: str | None = None,
     target: str | None = None,
     repeats: int = 5,
@@ -325,6 +327,7 @@ def evaluate(
         schema: a :class:`Schema`, a path or parsed JSON; by default that of ``release``.
         workload: a number of ways, a workload, its file or its content; by default 2 ways.
         rules: that the owner knows to hold, such as "start <= end".
+        compare: what is shown first, such as "price by district, tips by hour of pickup".
         weigh: what has equal weights, rows or persons; by default as in the release, or rows.
         target: the column that models learn to predict; no models are trained without one.
         repeats: splits that models are trained and tested on.
@@ -344,12 +347,13 @@ def evaluate(
     described = _resolve_schema(schema, release, true, max_memory)
     marginals, queries = resolve_compared(workload, described.domain())
     declared = _resolve_rules(rules, described)
+    compared = [*described.compared, *parse_compared(compare, described.by_name)]
     promised = find_promise(release, synthetic, described, max_memory)
     one_each = _has_equal_persons(weigh, promised, described)
     if one_each:
         true = _one_row_each(true, described, max_memory)
     pair = TablePair.of(true, synthetic, described, progress)
-    options = marginals, promised, settings, queries, declared, threads, progress
+    options = marginals, promised, settings, queries, declared, compared, threads, progress
     found = run_checks(Comparison(pair, described, *options), one_each)
     return replace(found, notes=(*found.notes, *filter(None, [promised.limitation])))
 
@@ -437,9 +441,10 @@ def _text_table(table: Table) -> tuple[list[str], list[list[str]]]:
 
 
 def titled_findings(evaluation: Evaluation) -> list[tuple[str, Finding]]:
-    """Return the findings of an evaluation with the titles of their checks."""
+    """Return the findings with the titles of their checks, those to look at first in front."""
     found = evaluation.findings
-    return [(check.title, found[check.name]) for check in evaluation.checks if check.name in found]
+    order = sorted(evaluation.checks, key=lambda check: not check.first)
+    return [(check.title, found[check.name]) for check in order if check.name in found]
 
 
 # The page.

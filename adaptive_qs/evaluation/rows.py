@@ -354,7 +354,4 @@ def _figures(facts: RuleFacts) -> tuple[Facts | Table, ...]:
                       f"{share(unseen.share)} of the synthetic rows contain a pair of values that "
                       f"occurs in no true row; expected for new rows of the same population: "
                       f"{share(unseen.expected_if_redrawn)}"))  # fmt: skip
-        pair_columns = (checks.COLUMNS, checks.number("synthetic rows", share))
-        tables.append(Table("Pairs of columns with most new pairs of values", pair_columns,
-                            unseen.worst))  # fmt: skip
     return (Facts(tuple(lines)), *(table for table in tables if table.rows))

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.errors import DataError
 from adaptive_qs.machine import PhaseProgress, StepProgress, ThreadPool, njit
+from adaptive_qs.pages.words import short
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.columns.base import ColumnBase
 from adaptive_qs.table.encode import Amounts, read_table, read_with_amounts
@@ -270,6 +271,35 @@ class PairSums(NamedTuple):
     influence: float
 
 
+class OddRow(NamedTuple):
+    """The synthetic row whose values of two columns are most surprising together; owner only.
+
+    Attributes:
+        pair: positions of the columns.
+        row: position of the row in the synthetic table, from 0.
+        surprise: the deviance E − n + n·log(n/E) of the true rows n in its cell, if E rows are
+            expected of independent columns; 0 if n is at least E.
+        true, synthetic: rows of the tables with the same two values.
+        expected: E.
+    """
+
+    pair: Clique
+    row: int
+    surprise: float
+    true: int
+    expected: float
+    synthetic: int
+
+    def describe(self, tables: TablePair, schema: Schema) -> str:
+        """Return both values with the names of their columns."""
+        values = (
+            f"{short(schema.names[i])} = {short(str(schema.columns[i].labels_of_codes()[code]))}"
+            for i in self.pair
+            for code in (tables.synthetic.columns[i][self.row],)
+        )
+        return ", ".join(values)
+
+
 @dataclass(frozen=True, eq=False)
 class PairCounts:
     """Counts of all pairs of attributes, of the true and of the synthetic table.
@@ -280,6 +310,7 @@ class PairCounts:
         unseen: by pair, synthetic rows whose two values never occur together in the true table.
         row_unseen: which synthetic rows have such a pair: shape (synthetic rows,).
         row_unique: which true rows have two values that no other true row has together.
+        odd: the oddest synthetic row of each pair.
     """
 
     joint: JointCodes
@@ -288,6 +319,7 @@ class PairCounts:
     unseen: dict[Clique, int]
     row_unseen: NDArray[np.bool_]
     row_unique: NDArray[np.bool_]
+    odd: tuple[OddRow, ...]
 
 
 def count_pairs(
@@ -296,48 +328,66 @@ def count_pairs(
     """Count all pairs of attributes of both tables in one pass over the rows each."""
     split = joint.true_rows
     parts = (joint.codes[:, :split], joint.codes[:, split:])
-    margins = tuple(tuple(np.bincount(codes, minlength=1) for codes in part) for part in parts)
+    margins = tuple(
+        tuple(np.bincount(codes, minlength=n) for codes, n in zip(part, joint.sizes))
+        for part in parts
+    )
     pairs: tuple[Clique, ...] = tuple(combinations(range(len(joint.sizes)), 2))
     row_unseen = np.zeros(joint.rows - split, dtype=np.bool_)
     row_unique = np.zeros(split, dtype=np.bool_)
     marked = (row_unique, np.zeros(0, dtype=np.bool_))  # of the synthetic rows, none
 
-    def count(batch: Sequence[Clique]) -> list[tuple[PairSums, PairSums, int]]:
+    def count(batch: Sequence[Clique]) -> list[tuple[PairSums, PairSums, int, OddRow]]:
         scratch = np.zeros((2, 0), dtype=np.int64)
         found = []
         for i, j in batch:
             cells, bound = joint.cells((i, j))
             if bound > scratch.shape[1]:
                 scratch = np.zeros((2, bound), dtype=np.int64)
-            unseen = _count(cells, split, scratch, row_unseen)
+            ends = joint.codes[i], joint.codes[j], margins[0][i], margins[0][j]
+            unseen, row, surprise = _count(cells, split, scratch, row_unseen, *ends)
+            cell = cells[split + row]
+            expected = margins[0][i][ends[0][split + row]] * margins[0][j][ends[1][split + row]]
+            times = int(scratch[0, cell]), expected / split, int(scratch[1, cell])
+            odd = OddRow((i, j), row, surprise, *times)
             tables = zip((cells[:split], cells[split:]), parts, margins, scratch, marked)
             true, synthetic = (
                 PairSums(*_sum(own, codes[i], codes[j], of[i], of[j], counts, unique))
                 for own, codes, of, counts, unique in tables
             )
-            found.append((true, synthetic, unseen))
+            found.append((true, synthetic, unseen, odd))
         return found
 
-    true, synthetic, unseen = (
-        dict(zip(pairs, column))
-        for column in list(zip(*in_batches(count, pairs, workers, progress))) or ((), (), ())
-    )
-    margins = (margins[0], margins[1])
-    return PairCounts(joint, margins, (true, synthetic), unseen, row_unseen, row_unique)
+    columns = list(zip(*in_batches(count, pairs, workers, progress))) or [()] * 4
+    true, synthetic, unseen = (dict(zip(pairs, column)) for column in columns[:3])
+    margins, sums = (margins[0], margins[1]), (true, synthetic)
+    return PairCounts(joint, margins, sums, unseen, row_unseen, row_unique, columns[3])
 
 
 @njit(cache=True, nogil=True)
-def _count(cells, true_rows, counts, row_unseen):  # type: ignore[no-untyped-def]
-    """Fill both rows of counts; return the number of synthetic rows in cells without a true one."""
+def _count(cells, true_rows, counts, row_unseen, first, second, of_first, of_second):  # type: ignore[no-untyped-def]
+    """Fill both rows of counts; return synthetic rows in cells without a true one, and the oddest.
+
+    Of that row, its position and its surprise are returned. Its cell has no true row, or twice as
+    many rows as in the true table.
+    """
     for row in range(true_rows):
         counts[0, cells[row]] += 1
-    unseen = 0
+    unseen, oddest, most = 0, 0, 0.0
     for row in range(true_rows, cells.size):
         counts[1, cells[row]] += 1
         if counts[0, cells[row]] == 0:
             unseen += 1
             row_unseen[row - true_rows] = True
-    return unseen
+    usual = 2 * (cells.size - true_rows) / true_rows
+    for row in range(true_rows, cells.size):
+        true, made = counts[0, cells[row]], counts[1, cells[row]]
+        expected = float(of_first[first[row]]) * float(of_second[second[row]]) / true_rows
+        if expected > max(true, most) and (true == 0 or made > usual * true):
+            surprise = expected - true + (true * np.log(true / expected) if true else 0.0)
+            if surprise > most:
+                oddest, most = row - true_rows, surprise
+    return unseen, oddest, most
 
 
 @njit(cache=True, nogil=True)

@@ -28,6 +28,7 @@ from adaptive_qs.table.generated import GeneratedColumn
 from adaptive_qs.table.text import Dialect, check_encoding
 
 if TYPE_CHECKING:
+    from adaptive_qs.table.grammar import Compared
     from adaptive_qs.table.rules import Ruleset
 
 RuleText = Annotated[str, Field(min_length=1, max_length=1_000)]
@@ -91,6 +92,8 @@ class Schema(Reviewed):
     and no synthetic table has it."""
     rules: Annotated[tuple[RuleText | DeclaredRule, ...], Field(max_length=500)] = ()
     """What holds in every row; synthetic rows meet all of it."""
+    compare: tuple[RuleText, ...] = ()
+    """What `evaluate` shows first, such as "price by district"; not part of the fingerprint."""
     delimiter: Delimiter | None = None
     """What separates the cells of CSV, read and written; commas by default. Files that end in .tsv
     have tabs whatever is said here."""
@@ -117,7 +120,7 @@ class Schema(Reviewed):
                 f'column {self.person!r} is the person column. Remove it from "columns" and '
                 '"ignore"; it is never measured.'
             )
-        _ = self.ruleset  # which refuses what is no rule
+        _ = self.ruleset, self.compared  # which refuse other texts
         return self
 
     def __hash__(self) -> int:
@@ -193,6 +196,15 @@ class Schema(Reviewed):
         check_values(ruleset)
         return ruleset
 
+    @property
+    def compared(self) -> list[Compared]:
+        """The comparisons that were requested; raise InputError if one is none."""
+        if not self.compare:
+            return []
+        from adaptive_qs.table.grammar import parse_compared
+
+        return [found for text in self.compare for found in parse_compared(text, self.by_name)]
+
     def with_rules(self, texts: Iterable[str]) -> Self:
         """Return the same schema with more rules, with an open question each."""
         why = ("holds in all rows that were read",)
@@ -257,9 +269,8 @@ class Schema(Reviewed):
     @property
     def fingerprint(self) -> str:
         """SHA-256 of the meaning, equal for files that differ in layout or comments."""
-        content = self.model_dump(
-            mode="json", exclude_defaults=True, exclude={"description", "about", "file", "open"}
-        )
+        unmeant = {"description", "about", "file", "open", "compare"}
+        content = self.model_dump(mode="json", exclude_defaults=True, exclude=unmeant)
         for column in (*content["columns"], *content.get("generated", ())):
             column.pop("description", None)
             column.pop("open", None)

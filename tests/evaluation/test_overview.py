@@ -1,0 +1,156 @@
+"""What an analyst looks at first, against pandas and slow counting."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from itertools import combinations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from adaptive_qs.errors import InputError
+from adaptive_qs.evaluation.evaluation import evaluate
+from adaptive_qs.table.schema import Schema
+
+SCHEMA = Schema.parse({"version": 1, "columns": [
+    {"name": "pickup", "type": "datetime", "min": "2023-01-01T00:00:00",
+     "max": "2023-12-31T23:59:59", "granularity": "day", "missing": [""]},
+    {"name": "birth date", "type": "date", "min": "1950-01-01", "max": "2000-12-31",
+     "granularity": "year"},
+    {"name": "tip", "type": "numeric", "edges": [0, 1, 2, 5, 10, 50], "decimals": 2,
+     "missing": [""]},
+    {"name": "fare", "type": "integer", "min": 0, "max": 999, "bins": 20},
+    {"name": "kind", "type": "categorical", "values": list("abcd")},
+    {"name": "child", "type": "categorical", "values": ["no", "yes"]},
+]})  # fmt: skip
+
+
+def trips(seed, rows=2_000):
+    """Tips follow fares and the hour; no child is of kind a."""
+    rng = np.random.default_rng(seed)
+    hour = rng.choice(24, rows, p=np.arange(1, 25) / 300)
+    fare = np.minimum(rng.gamma(2, 60, rows), 999).astype(int)
+    kind = rng.choice(list("abcd"), rows, p=[0.4, 0.3, 0.2, 0.1])
+    day = pd.Timestamp("2023-01-01") + pd.to_timedelta(rng.integers(0, 365, rows), unit="D")
+    birth = pd.Timestamp("1950-01-01") + pd.to_timedelta(rng.integers(0, 18_000, rows), unit="D")
+    tip = np.round(np.minimum(fare / 100 + hour / 10 + rng.random(rows), 49), 2)
+    return pd.DataFrame({
+        "pickup": (day + pd.to_timedelta(hour * 3_600 + rng.integers(0, 3_600, rows), unit="s"))
+        .where(rng.random(rows) < 0.95, pd.NaT),
+        "birth date": birth,
+        "tip": np.where(rng.random(rows) < 0.1, np.nan, tip),
+        "fare": fare,
+        "kind": kind,
+        "child": np.where((kind != "a") & (rng.random(rows) < 0.3), "yes", "no"),
+    })  # fmt: skip
+
+
+TRUE = trips(1)
+SHUFFLED = trips(2).assign(
+    tip=lambda t: np.random.default_rng(3).permutation(t.tip),
+    child=lambda t: np.random.default_rng(4).permutation(t.child),
+)
+FOUND = evaluate(TRUE, SHUFFLED, SCHEMA, 1)
+
+
+def numbers(table):
+    """The columns of numbers and dates as pandas has them."""
+    return pd.DataFrame({
+        name: table[name].astype("int64").where(table[name].notna()) if "datetime" in str(kind)
+        else table[name]
+        for name, kind in table.dtypes.items() if name not in ("kind", "child")
+    }).astype(float)  # fmt: skip
+
+
+def test_correlations_are_those_of_pandas_the_largest_change_first():
+    """Ranks of all known cells, not only of rows with both: nearly pandas' where some miss."""
+    for form, tolerance in (("pearson", 1e-9), ("spearman", 2e-3)):
+        true, made = (numbers(t).corr(form) for t in (TRUE, SHUFFLED))
+        end = "_by_ranks" * (form == "spearman")
+        for c in FOUND.correlations:
+            assert getattr(c, f"true{end}") == pytest.approx(true.loc[c.names], abs=tolerance)
+            assert getattr(c, f"synthetic{end}") == pytest.approx(made.loc[c.names], abs=tolerance)
+    first = FOUND.correlations[0]
+    assert (len(FOUND.correlations), first.names, first.changed) == (6, ("tip", "fare"), True)
+    assert "tip × fare (+0." in FOUND.findings["correlations"].said
+    fresh = evaluate(TRUE, trips(5), SCHEMA, 1)
+    assert fresh.findings["correlations"].word == "kept"
+
+
+def test_profiles_are_the_shares_by_hour_weekday_and_month():
+    found = {profile.name: profile for profile in FOUND.overview.profiles}
+    assert set(found) == {f"{part} of pickup" for part in ("hour", "weekday", "month")} | {
+        "weekday of birth date", "month of birth date"}  # fmt: skip
+    times = TRUE.pickup.dropna().dt
+    for part, wanted, first in (("hour", times.hour, 0), ("weekday", times.day_of_week, 0),
+                                ("month", times.month, 1)):  # fmt: skip
+        shares = wanted.value_counts(normalize=True)
+        profile = found[f"{part} of pickup"]
+        assert profile.true == pytest.approx([shares[first + k] for k in range(len(profile.true))])
+
+
+def test_frequent_values_have_their_shares_of_all_rows():
+    missing = next(v for v in FOUND.overview.frequent if v[:2] == ("tip", "(missing)"))
+    assert missing.true == TRUE.tip.isna().mean()
+    kinds = {v.value: v.true for v in FOUND.overview.frequent if v.column == "kind"}
+    assert kinds == pytest.approx(TRUE.kind.value_counts(normalize=True).to_dict())
+
+
+def test_the_oddest_row_has_the_pair_of_values_that_is_rarest():
+    """Against all cells of all pairs, counted one by one."""
+    comparison, worst = FOUND.comparison, {}
+    true, made = (np.stack(t.columns) for t in (FOUND.pair.true, FOUND.pair.synthetic))
+    for i, j in combinations(range(len(true)), 2):
+        surprise = [0.0]
+        for (a, b), times in Counter(zip(made[i].tolist(), made[j].tolist())).items():
+            expected = (true[i] == a).sum() * (true[j] == b).sum() / true.shape[1]
+            seen = int(((true[i] == a) & (true[j] == b)).sum())
+            if seen < expected and (not seen or times > 2 * seen):
+                more = seen * math.log(seen / expected) if seen else 0.0
+                surprise.append(expected - seen + more)
+        worst[i, j] = max(surprise)
+    for odd in comparison.pairs.odd:
+        assert odd.surprise == pytest.approx(worst[odd.pair])
+    first = FOUND.overview.odd[0]
+    row = SHUFFLED.iloc[first.row]
+    assert (row["kind"], row["child"], first.true) == ("a", "yes", 0)
+    assert first.synthetic == ((SHUFFLED.kind == "a") & (SHUFFLED.child == "yes")).sum()
+    assert first.describe(FOUND.pair, SCHEMA) == "kind = a, child = yes"
+
+
+def test_dates_are_compared_in_days():
+    later = TRUE.assign(**{"birth date": TRUE["birth date"] + pd.Timedelta(days=30)})
+    found = evaluate(TRUE, later, SCHEMA, 1, compare="`birth date` by kind, tip by hour")
+    _, tips = found.group_means.requested
+    assert "Mean error 30.0 days" in found.findings["group_means"].figures[0].caption
+    text = str([[*found.findings["group_means"].figures[0].texts(9)]])
+    assert text.count("+30.0 days") == 8
+    assert (tips.by, tips.labels[0], tips.labels[-1]) == ("hour of pickup", "00:00", "(missing)")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("tip", "Cannot parse the comparison"),
+        ("tip by colour", "no column 'colour'. Check the spelling"),
+        ("tip by weekday of fare", "'fare' has no dates or times"),
+        ("tip by ", "no column ''. Name the column, such as 'hour of pickup'"),
+        ("kind by child", "'kind' is no number or date"),
+    ],
+)
+def test_other_comparisons_are_refused(text, message):
+    with pytest.raises(InputError, match=message):
+        evaluate(TRUE, TRUE, SCHEMA, 1, compare=text)
+    if message.startswith(("Cannot", "no")):
+        with pytest.raises(InputError, match=message.split(".")[0]):
+            Schema.parse({**json.loads(SCHEMA.to_json()), "compare": [text]})
+
+
+def test_what_a_schema_compares_is_not_part_of_its_meaning():
+    named = SCHEMA.changed(compare=("fare by kind",))
+    assert named.fingerprint == SCHEMA.fingerprint
+    (found,) = evaluate(TRUE, TRUE, named, 1).group_means.requested
+    assert (found.title, found.error) == ("fare by kind", 0.0)
