@@ -45,7 +45,7 @@ class Promised:
     schema reveals.
 
     Attributes:
-        release: the bundle, or the statement next to the table; None if there is neither.
+        release: the bundle, or the statement next to the table; None for neither.
         source: name of the release, or the reason why it is not known.
         sampling: how the table was drawn, as the statement next to it says.
     """
@@ -112,11 +112,13 @@ def find_promise(
         return Promised()
     else:
         source = sidecar.name
+        if content.get("kind") == "dummy":
+            return Promised(source=f"{source} is the statement of a dummy table")
         try:
             fields = {key: value for key, value in content.items() if key in Manifest.model_fields}
             found = Manifest.model_validate(fields)
         except ValidationError:
-            return Promised(source=f"{source} is damaged, or of another version")
+            return Promised(source=f"{source} is damaged or of another version")
         if found.schema_fingerprint != schema.fingerprint:
             return Promised(
                 source=f"{source} is of a release with another schema, such as one in which values "
@@ -342,8 +344,7 @@ def evaluate(
         DataError: a table cannot be read, or does not fit the schema.
         ResourceExceeded: queries on a set of attributes take too much memory.
     """
-    threads = plan_workers(workers)
-    settings = ModelSettings(target=target, seed=seed, repeats=repeats)
+    threads, settings = plan_workers(workers), ModelSettings(target, seed, repeats)
     described = _resolve_schema(schema, release, true, max_memory)
     marginals, queries = resolve_compared(workload, described.domain())
     declared = _resolve_rules(rules, described)
