@@ -40,7 +40,7 @@ def _html_path(name: str, path: Path) -> Path:
 
 
 MODELS = "Models"
-SAME_NAMES = "compare", "weigh", "target", "repeats", "seed", "max_memory"
+SAME_NAMES = "compare", "target", "repeats", "seed", "max_memory"
 """Options that `adaptive_qs.evaluate` takes as they are."""
 
 
@@ -54,9 +54,6 @@ class Options(JsonOptions, ForceOptions, WorkloadOptions, MachineOptions, Schema
     compare: Annotated[str, Option(
         "What to show first: means and medians, such as 'price by district, tips by hour of "
         "pickup'.", "TEXT")] = ""  # fmt: skip
-    weigh: Annotated[str | None, Option(
-        "What counts alike: rows, or persons, of whom one true row each is compared.", "KIND",
-        default="as in the release behind SYNTHETIC, or rows")] = None  # fmt: skip
     target: Annotated[str | None, Option(
         "Train models that predict this column on either table, and test them on true rows.",
         "COLUMN", MODELS)] = None  # fmt: skip
@@ -218,7 +215,7 @@ def _describe_released(true: Path, synthetic: Path, release: Path | None) -> str
 # Sets of tables.
 
 ONE_TABLE = (
-    "workload", "ways", "rule", "compare", "weigh", "target", "release",
+    "workload", "ways", "rule", "compare", "target", "release",
 )  # fmt: skip
 """Options that sets of tables have no use for."""
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
+from adaptive_qs.arguments import positive_number
 from adaptive_qs.cli import io
 from adaptive_qs.cli.answer import (
     is_weighted,
@@ -24,8 +25,9 @@ from adaptive_qs.cli.options import (
     workload_spec,
 )  # fmt: skip
 from adaptive_qs.errors import InputError, ResourceExceeded
-from adaptive_qs.pages.words import at_resolution, counted, join_first, short
+from adaptive_qs.pages.words import counted, join_first, short
 from adaptive_qs.run.options import (
+    BUDGET,
     Option,
     PlanOptions,
     SelectionOptions,
@@ -80,6 +82,10 @@ class Options(JsonOptions, FamilyOptions, SelectionOptions, PlanOptions, SchemaO
         "columns that would be independent in a synthetic table. Of a set of tables, as "
         "households=10000,persons=25000.", "N", read=read_rows, check=check_rows
     )] = None  # fmt: skip
+    max_advantage: Annotated[float | None, Option(
+        "Budget as the largest advantage (true less false positive rate) of a guess whether a row "
+        "is in the table, instead of --epsilon.", "A", BUDGET, check=positive_number
+    )] = None  # fmt: skip
 
 
 def plan(*, options: Options) -> None:
@@ -90,7 +96,13 @@ def plan(*, options: Options) -> None:
 
     Without a budget, figures are for a privacy cost of 1. They shrink with its square root.
     """
-    schema = options.schema
+    from adaptive_qs.privacy.accounting import advantage_rho
+
+    schema, advantage = options.schema, options.max_advantage
+    if advantage is not None and options.budgeted:
+        raise InputError("--max-advantage is a budget of its own. Remove the other one.")
+    if advantage is not None:
+        options.rho = advantage_rho(advantage)
     if options.demo and schema is not None:
         raise InputError("--demo has its own schema. Remove --schema.")
     if options.demo:
@@ -162,9 +174,10 @@ def _forecast_tables(
     left_out: DroppedMarginals | None,
     options: Options,
 ) -> tuple[list[io.Row], dict[str, Any] | None, dict[str, Any]]:
-    tables = describe_tables(schema, spec, looked, options) if options.budgeted else None
-    scoring, scored = describe_scoring(looked, left_out, options.counted_rows, options)
-    lines = [] if tables is None else list_measurements(looked, tables)
+    scoring, scored = describe_scoring(looked, left_out, options.public_rows, options)
+    lines, tables = (
+        describe_tables(schema, spec, looked, options) if options.budgeted else ([], None)
+    )
     if scoring["target"] is not None:
         lines.append(("target", f"{scoring['target']}: {SERVED}"))
     return [*lines, scored], tables, scoring
@@ -219,7 +232,7 @@ def list_cells(plan: BatchPlan, found: Mapping[str, Any]) -> io.Row:
 
 def describe_tables(
     schema: Schema, spec: WorkloadSpec, workload: Workload, options: PlanOptions
-) -> dict[str, Any]:
+) -> tuple[list[io.Row], dict[str, Any]]:
     """Predict what `synthesize` measures of a workload with the same budget."""
     from adaptive_qs.loop.estimates import CELLS_ALONE
     from adaptive_qs.loop.forecast import LoopForecast
@@ -232,23 +245,25 @@ def describe_tables(
     left = target.within(target.budget - learning)
     served = QueryStrategies.of(spec, workload.domain)
     strategies = CELLS_ALONE if served is None else served.strategies
-    forecast = LoopForecast(workload, left.compute_published_rho)
+    forecast = LoopForecast(workload, left.rho)
     return predict_measurements(forecast, strategies, options.public_rows)
 
 
 def predict_measurements(
-    forecast: LoopForecast, strategies: Strategies, rows: int | None
-) -> dict[str, Any]:
-    """Return fields on the measurements of a table of about ``rows`` rows."""
+    forecast: LoopForecast, strategies: Strategies, rows: int | None, flag: str = "--public-rows "
+) -> tuple[list[io.Row], dict[str, Any]]:
+    """Return lines and fields on the measurements of a table of about ``rows`` rows.
+
+    ``flag`` is the option for the rows.
+    """
     from adaptive_qs.loop.forecast import total_std
 
     workload = forecast.workload
-    predicted = forecast.resolutions(rows) if forecast.possible and rows else None
-    return {
+    known = rows if forecast.possible else None
+    found = {
         "total_std": total_std(workload, forecast.rho, rows or 0),
-        "unconnected": list(forecast.columns(rows)) if forecast.possible and rows else None,
-        "least_rows": forecast.least_rows() if forecast.possible else None,
-        "resolutions": predicted and [one._asdict() for one in predicted],
+        "unconnected": list(forecast.columns(known)) if known else None,
+        "measured": forecast.measured(known)._asdict() if known else None,
         "strategies": [
             {
                 "column": workload.domain.names[i], "queries": len(strategy.integers),
@@ -257,6 +272,7 @@ def predict_measurements(
             for i, strategy in sorted(strategies.items())
         ],
     }  # fmt: skip
+    return _list_measurements(forecast, found, flag), found
 
 
 def describe_scoring(
@@ -275,27 +291,22 @@ def describe_scoring(
     }, ("scoring", "; ".join(filter(None, (str(found), left))))  # fmt: skip
 
 
-def list_measurements(
-    workload: Workload, found: Mapping[str, Any], flag: str = "--public-rows "
-) -> list[io.Row]:
-    """Return rows on the synthetic table of a workload; ``flag`` is the option for its rows."""
+def _list_measurements(forecast: LoopForecast, found: Mapping[str, Any], flag: str) -> list[io.Row]:
     from adaptive_qs.loop.forecast import REMEDY
 
     text = f"measured with a standard error of about {io.figure(found['total_std'])}"
-    rows, least, unconnected = [("rows", text)], found["least_rows"], found["unconnected"]
-    if least is not None and unconnected is None:
+    rows, unconnected, workload = [("rows", text)], found["unconnected"], forecast.workload
+    if unconnected is None:
         text = f"{flag}N shows which columns would be independent of all others"
     elif not unconnected:
         text = "probably none is independent of all others"
-    elif least.keys() == set(unconnected):
-        text = f"probably all are independent of each other. {REMEDY}"
     else:
         some = f"{len(unconnected):,} of {counted(len(workload.domain), 'column')}"
         text = f"{some} probably independent of all others: {join_first(unconnected, 6)}. {REMEDY}"
-    if least is not None:
+    if forecast.possible:
         rows.append(("columns", text))
-    if found["resolutions"] is not None:
-        rows.append(("resolution", _describe_resolutions(workload, found["resolutions"])))
+    if found["measured"] is not None:
+        rows.append(("marginals", _describe_measured(workload, **found["measured"])))
     if found["strategies"]:
         queries = [
             f"{short(one['column'])} {counted(one['queries'], 'query', 'queries')} "
@@ -307,21 +318,17 @@ def list_measurements(
     return rows
 
 
-def _describe_resolutions(workload: Workload, likely: list[dict[str, Any]]) -> str:
-    """Describe how finely combinations would likely be measured; those over groups are named."""
+def _describe_measured(workload: Workload, marginals: int, full: int) -> str:
     from adaptive_qs.loop.candidates import measurable_cliques
 
     combinations = sum(len(clique) > 1 for clique in measurable_cliques(workload))
-    some = [at_resolution(**one) for one in likely if one["groups"] != one["codes"]]
-    text = f"probably {len(likely):,} of {counted(combinations, 'marginal')} measured"
-    if some:
-        fine = len(likely) - len(some)
-        text += f": {fine:,} at full resolution, {len(some):,} with grouped codes"
-        text += f" ({join_first(some, 4)})"
-    elif likely:
+    text = f"probably about {marginals:,} of {counted(combinations, 'marginal')} measured"
+    if full < marginals:
+        text += f": {full:,} at full resolution, {marginals - full:,} with grouped codes"
+    elif marginals:
         text += ", at full resolution"
-    if len(likely) < combinations:
-        text += "; the others follow from these" if likely else "; all columns are independent"
+    if marginals < combinations:
+        text += "; the others follow from these" if marginals else "; all columns are independent"
     return text
 
 
@@ -350,7 +357,8 @@ def _plan_set(schema: TableSet, workload: Any, options: Options) -> None:
     target, last = checked.root.target, list(checked.members.values())[-1].target.unit
     for table, (name, part) in zip(schema.measured(), checked.members.items()):
         rows, work, share = numbers.get(name), part.work, float(table.share)
-        forecast = predict_measurements(work.forecast, work.strategies, rows)
+        flag = f"--public-rows {name}="
+        own, forecast = predict_measurements(work.forecast, work.strategies, rows, flag)
         scoring, scored = describe_scoring(work.workload, work.left_out, rows, run)
         for doubt in describe_refusals(work.list_warnings(part.target, rows)):
             warnings.setdefault(str(doubt), f"{name}: {doubt}" if found else str(doubt))
@@ -362,14 +370,17 @@ def _plan_set(schema: TableSet, workload: Any, options: Options) -> None:
         some = counted(len(work.workload.cliques), "marginal")
         budget = f"rho {share * target.rho:.6g} ({io.percent(share)})"
         lines.append((name, f"{budget} for {some}"))
-        lines += [*list_measurements(work.workload, forecast, f"--public-rows {name}="), scored]
+        lines += [*own, scored]
     for warning in warnings.values():
         io.warn(warning)
     if options.as_json:
         unit = {"unit": last.protected, "neighbours": last.relation}
-        io.emit_json({**io.pick(target, "epsilon", "delta", "rho"), **unit, "tables": found})
+        io.emit_json(
+            {**io.pick(target, "epsilon", "delta", "rho", "advantage"), **unit, "tables": found}
+        )
         return
     privacy = f"epsilon {target.epsilon:.6g}, delta {target.delta:g}; rho {target.rho:.6g}"
     protects = f"{last.protected}; neighbouring tables {last.relation}"
-    lines = [("privacy", privacy), ("protects", protects), *lines]
+    attacks = last.describe_guess(target.advantage)
+    lines = [("privacy", privacy), ("protects", protects), ("attacks", attacks), *lines]
     io.emit_rows(f"{len(schema.tables):,} tables under one budget", lines)

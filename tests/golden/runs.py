@@ -203,11 +203,7 @@ def _answered(table: str, schema: Any, workload: Any, **options: Any) -> Members
 
 def _forecast(sizes: Mapping[str, int], ways: int, rho: float, rows: int) -> Members:
     forecast = LoopForecast(Workload.all_ways(Domain.from_sizes(sizes), ways), rho)
-    return {
-        "columns": list(forecast.columns(rows)),
-        "resolutions": [str(each) for each in forecast.resolutions(rows)],
-        "least rows": forecast.least_rows(),
-    }
+    return {"columns": list(forecast.columns(rows)), "measured": forecast.measured(rows)}
 
 
 def _run(function: Callable[..., Members], *inputs: Any, slow: bool = False, **options: Any) -> Run:
@@ -237,7 +233,6 @@ RUNS: Mapping[str, Run] = {
     "few cells": _run(_synthesized, "large", LARGE, rho=0.05, max_cells=20_000, slow=True),
     "target": _run(_synthesized, "large", LARGE, rho=0.05, target="z"),
     "persons": _run(_from_file, rho=1.0, rows_per_person=2),
-    "persons weigh alike": _run(_from_file, rho=1.0, rows_per_person=3, weigh="persons", slow=True),
     "persons replaced": _run(
         _from_file, rho=1.0, rows_per_person=3, neighbours="replace", slow=True
     ),
