@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -112,20 +111,10 @@ def draw_dummy(schema: Schema, rows: int, seed: int) -> Drawing:
             shares[:] = (1 - MISSING_SHARE) / (column.size - 1)
             shares[code] = MISSING_SHARE
         reference.append(shares)
-    model, zeros = ReferenceModel(domain, reference), []
-    if (ruleset := schema.ruleset) is not None:
-
-        def learn(rule: Any, possible: Any) -> Any:
-            """Return the values of a map without a table in turn, among the possible ones."""
-            *lefts, right = (schema.column(name) for name in rule.columns())
-            shape = [column.size for column in lefts]
-            able = np.ones((math.prod(shape), right.size), bool) if possible is None else possible
-            codes = [np.flatnonzero(row[: right.num_values]) for row in able]
-            turns = [each[k % len(each)] if len(each) else 0 for k, each in enumerate(codes)]
-            return np.array(turns).reshape(shape)
-
-        zeros = [Zero(domain.clique(c.names), c.allowed) for c in ruleset.with_learnt(learn)]
+    model = ReferenceModel(domain, reference)
+    cells = () if schema.ruleset is None else schema.ruleset.cells
+    zeros = tuple(Zero(domain.clique(c.names), c.allowed) for c in cells)
     single = tuple((i,) for i in range(len(domain)))
-    parts = synthesize_rows(model, (), single, rows, seed, zeros=tuple(zeros))
-    checked = CheckedPages(parts, Check(model, (), tuple(zeros)), seed)
+    parts = synthesize_rows(model, (), single, rows, seed, zeros=zeros)
+    checked = CheckedPages(parts, Check(model, (), zeros), seed)
     return Drawing(schema, rows, checked, seed, PRIVATE)

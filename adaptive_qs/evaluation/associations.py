@@ -308,13 +308,10 @@ class AssociationsCheck(Check):
         changed = (set(change.names) for change in (*found.lost, *found.made_up))
         if any(names <= each for names in changed for each in workload):
             caps["the requested counts"] = "fair"
-        tile = f"strong associations kept, {found.weaker} weaker, {found.stronger} stronger, "
-        tile += f"{len(found.lost)} lost; {len(found.made_up)} only in the synthetic table"
         return Finding(
             *self.word_for(found), dependence_sentence(found, evaluation.comparison.rows),
             figures=_figures(facts, found),
             advice=_advise(found, evaluation), caps=caps,
-            tiles=((f"{found.kept} of {found.clear}", tile),),
         )  # fmt: skip
 
     def as_json(self, facts: Association) -> Mapping[str, Any]:

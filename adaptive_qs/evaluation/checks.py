@@ -158,7 +158,6 @@ class Finding:
         notes: limits of what was measured.
         advice: what to do now.
         caps: by use of the table, the best grade that this finding allows.
-        tiles: numbers for the top of the page, each with its meaning.
     """
 
     grade: Grade
@@ -169,7 +168,6 @@ class Finding:
     notes: tuple[str, ...] = ()
     advice: tuple[str, ...] = ()
     caps: Mapping[str, Grade] = field(default_factory=dict)
-    tiles: tuple[tuple[str, str], ...] = ()
 
 
 # Checks.

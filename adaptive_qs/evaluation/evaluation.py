@@ -480,7 +480,6 @@ def render_page(
         name=name,
         intro=intro,
         sentences=sentences,
-        tiles=[tile for _, found in findings for tile in found.tiles],
         sections=[(title, found) for title, found in findings if found.figures],
         notes=notes,
         links=links,

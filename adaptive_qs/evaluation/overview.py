@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import astuple, dataclass
 from functools import partial
 from itertools import combinations
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import rankdata
 
 from adaptive_qs.evaluation import checks
 from adaptive_qs.evaluation.checks import Check, Comparison, Drawn, Facts, Finding, Word
 from adaptive_qs.evaluation.groups import list_parts
 from adaptive_qs.evaluation.scale import DEVIATIONS
-from adaptive_qs.evaluation.tables import OddRow, TablePair
+from adaptive_qs.evaluation.tables import ODD, OddRow, TablePair
 from adaptive_qs.pages.words import Bar, BarChart, combination, count, counted, share, short, signed
 from adaptive_qs.table.columns.base import MISSING
 from adaptive_qs.table.schema import Schema
@@ -31,83 +30,51 @@ MOST_CELLS, LEAST_COMMON = 3e7, 10
 which two columns have a correlation."""
 CHANGED = 0.2
 """Difference of a rank correlation from which on it is named."""
-ODD = 25.0
-"""Surprise from which on a row is odd: a pair of values that is independent is as rare as in the
-true table with probability about e^−25."""
 
 # Correlations of numbers.
 
 
-class Correlation(NamedTuple):
+@dataclass(frozen=True)
+class Correlation:
     """The correlations of two columns of numbers or dates, in the true and the synthetic table.
 
     Those by ranks are Spearman's, the others Pearson's.
     """
 
     names: tuple[str, str]
-    changed: bool
     true: float
     synthetic: float
     true_by_ranks: float
     synthetic_by_ranks: float
+    changed: bool
 
     @property
     def difference(self) -> float:
         """The larger of both differences."""
-        return max(abs(self.synthetic - self.true),
-                   abs(self.synthetic_by_ranks - self.true_by_ranks))  # fmt: skip
-
-
-def correlate(columns: Numbers) -> tuple[Numbers, Numbers]:
-    """Return the correlations of columns over the rows that have both values, and their numbers.
-
-    NaN stands for a missing value, and for a correlation that is not defined.
-
-    Args:
-        columns: shape (rows, columns).
-    """
-    known = ~np.isnan(columns)
-    rows = np.maximum(known.sum(axis=0), 1)
-    centred = np.where(known, columns - np.where(known, columns, 0).sum(axis=0) / rows, 0.0)
-    deviation = np.sqrt((centred**2).sum(axis=0) / rows)
-    centred /= np.where(deviation > 0, deviation, 1.0)
-    mask = known.astype(np.float64)
-    common = mask.T @ mask
-    least = np.maximum(common, 1)
-    means = centred.T @ mask / least
-    variances = (centred**2).T @ mask / least - means**2
-    covariance = centred.T @ centred / least - means * means.T
-    product = np.maximum(variances * variances.T, 0.0)
-    defined = (common >= LEAST_COMMON) & (product > 1e-18)
-    found = covariance / np.sqrt(np.where(defined, product, 1.0))
-    return np.where(defined, np.clip(found, -1, 1), np.nan), common
+        by_ranks = abs(self.synthetic_by_ranks - self.true_by_ranks)
+        return max(abs(self.synthetic - self.true), by_ranks)
 
 
 def correlations(pair: TablePair, schema: Schema) -> tuple[Correlation, ...]:
     """Compare the correlations of all columns of numbers or dates, the largest change first."""
+    import pandas as pd
+
     amounts = {c.name: [pair.find_amounts(c, table) for table in (0, 1)] for c in schema.columns}
     known = {name: both for name, both in amounts.items() if all(a is not None for a in both)}
-    if len(known) < 2:
-        return ()
     found: list[Numbers] = []
-    rows = []
     for table in (0, 1):
-        columns = np.column_stack([np.asarray(both[table]) for both in known.values()])
-        columns = columns[:: math.ceil(columns.size / MOST_CELLS)]
-        ranks = rankdata(columns, axis=0, nan_policy="omit")
-        plain, common = correlate(columns)
-        found += [plain, correlate(ranks)[0]]
-        rows.append(common)
-    names, compared = list(known), []
+        frame = pd.DataFrame({name: both[table] for name, both in known.items()})
+        frame = frame.iloc[:: max(1, math.ceil(frame.size / MOST_CELLS))]
+        found += [each.corr(min_periods=LEAST_COMMON).to_numpy() for each in (frame, frame.rank())]
+    names, compared, least = list(known), [], math.sqrt(sum(1 / n for n in (
+        pair.true.num_rows, pair.synthetic.num_rows)))  # fmt: skip
     for i, j in combinations(range(len(names)), 2):
-        figures = np.array([found[k][i, j] for k in (0, 2, 1, 3)])
-        if np.isnan(figures[[0, 2]]).any():
-            continue
-        figures = np.nan_to_num(figures)
-        chance = (1 - figures[2] ** 2) * math.sqrt(sum(1 / max(n[i, j], 1) for n in rows))
-        off = abs(figures[3] - figures[2])
-        changed = bool(off >= max(CHANGED, DEVIATIONS * chance))
-        compared.append(Correlation((names[i], names[j]), changed, *map(float, figures)))
+        plain, by_ranks, other, other_ranks = (float(np.nan_to_num(f[i, j])) for f in found)
+        if not np.isnan(found[0][i, j]):
+            chance = DEVIATIONS * (1 - by_ranks**2) * least
+            changed = abs(other_ranks - by_ranks) >= max(CHANGED, chance)
+            both = names[i], names[j]
+            compared.append(Correlation(both, plain, other, by_ranks, other_ranks, changed))
     return tuple(sorted(compared, key=lambda c: -c.difference))
 
 
@@ -143,19 +110,16 @@ class CorrelationsCheck(Check):
         form = partial(signed, digits=2)
         columns = (checks.COLUMNS, *(checks.number(head, form) for head in heads))
         caption = "Correlations (Pearson) and rank correlations (Spearman), largest change first"
-        rows = [(c.names, *c[2:]) for c in facts[:MOST_LISTED]]
+        rows = [astuple(c)[:5] for c in facts[:MOST_LISTED]]
         return Finding(*self.word_for(facts), text, figures=(
             checks.Table(caption, columns, rows),))  # fmt: skip
-
-    def as_json(self, facts: Sequence[Correlation]) -> Mapping[str, Any]:
-        """Return the correlations."""
-        return {self.name: [c._asdict() for c in facts]}
 
 
 # Profiles of dates, frequent values, odd rows.
 
 
-class FrequentValue(NamedTuple):
+@dataclass(frozen=True)
+class FrequentValue:
     """One of the most frequent values of a column, with its shares of the rows of both tables."""
 
     column: str
@@ -185,7 +149,8 @@ class Profile:
         return float(np.abs(np.subtract(self.true, self.synthetic)).sum() / 2)
 
 
-class Overview(NamedTuple):
+@dataclass(frozen=True)
+class Overview:
     """The first look at both tables; owner only.
 
     Attributes:
@@ -253,7 +218,9 @@ class OverviewCheck(Check):
             checks.number("synthetic", share),
         )  # fmt: skip
         caption = f"The {FREQUENT} most frequent values of each column, the largest change first"
-        figures.append(checks.Table(caption, columns, facts.frequent[:MOST_LISTED], 5))
+        figures.append(
+            checks.Table(caption, columns, [*map(astuple, facts.frequent[:MOST_LISTED])], 5)
+        )
         if facts.profiles:
             lines = [(p.name, f"{share(p.variation, 2)} of the rows at another time")
                      for p in facts.profiles]  # fmt: skip
@@ -274,14 +241,6 @@ class OverviewCheck(Check):
         caption += "have both values, though each alone is frequent"
         figures.append(checks.Table(caption, odd_columns, rows, 5))
         return Finding("plain", "", figures=tuple(figures))
-
-    def as_json(self, facts: Overview) -> Mapping[str, Any]:
-        """Return the three parts."""
-        return {
-            "profiles": [{**asdict(p), "variation": p.variation} for p in facts.profiles],
-            "frequent": [v._asdict() for v in facts.frequent],
-            "odd_rows": [odd._asdict() for odd in facts.odd],
-        }
 
 
 def _charts(shown: Sequence[Profile]) -> list[tuple[str, str, BarChart]]:

@@ -401,25 +401,19 @@ def parse_compared(text: str, columns: Columns) -> list[Compared]:
     Raises:
         InputError: If it has another form, or names an unknown column.
     """
+    form = r"\s*(.+?)\s+by\s+(?:(hour|weekday|month)(?:\s+of\s+|\s*$))?(.*?)\s*"
     found, moments = [], [name for name, column in columns.items() if column.kind == "moments"]
-    for each in re.findall(r"(?:`[^`]*`|[^,`])+", text):
-        form = r"\s*(.+?)\s+by\s+(?:(hour|weekday|month)(?:\s+of\s+|\s*$))?(.*?)\s*"
-        if (match := re.fullmatch(form, each)) is None:
-            raise InputError(
-                f"Cannot parse the comparison {shown(each)}. Write it such as 'price by district' "
-                "or 'price by hour of pickup'."
-            )
-        values, part, by = match[1].strip("`"), match[2] or "", match[3].strip("`")
+    for each in re.findall(r"(?:`[^`]*`|[^,])+", text):
+        values, part, by = (re.fullmatch(form, each) or re.match("(.*)()()", each)).groups("")  # type: ignore[union-attr]
+        values, by = values.strip("`"), by.strip("`")
         if not by and part in columns:
             by, part = part, ""
         fitting = [name for name in moments if part != "hour" or not columns[name].by_day]
-        by = fitting[0] if not by and len(fitting) == 1 else by
-        for name in (values, by):
-            if name not in columns:
-                said = f"Name the column, such as 'hour of {(moments or ['pickup'])[0]}'."
-                said = said if not name else "Check the spelling."
-                raise InputError(f"comparison {shown(each.strip())}: no column {name!r}. {said}")
-        if part and by not in moments:
-            raise InputError(f"comparison {shown(each.strip())}: {by!r} has no dates or times")
+        by = fitting[0] if part and not by and len(fitting) == 1 else by
+        if {values, by} - columns.keys() or (part and by not in moments):
+            raise InputError(
+                f"Cannot compare {shown(each.strip())}. Name columns of the schema, such as 'price "
+                "by district' or 'price by hour of pickup' (weekday, month) if pickup has dates."
+            )
         found.append(Compared(values, by, part))
     return found

@@ -64,7 +64,7 @@ def queries():
     return QueryError((single, pairs))
 
 
-RULES = RuleFacts((RuleCheck("city determines age", "found", 0.0, 0.07, 0.5),), None, None)
+RULES = RuleFacts((RuleCheck("city determines age", "found", 0.0, 0.07, 0.5),), None, 0.0, ())
 
 
 def made_evaluation(schema=None, ways=2, l1=0.25, v=(0.5, 0.125), pair=None, **changes):
