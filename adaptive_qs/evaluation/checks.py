@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from adaptive_qs.evaluation.rules import Rule
     from adaptive_qs.machine import PhaseProgress, StepProgress
     from adaptive_qs.pages.words import BarChart
-    from adaptive_qs.table.grammar import Compared
     from adaptive_qs.table.schema import Schema
     from adaptive_qs.workload.workload import QueryWorkload, Workload
 
@@ -185,7 +184,6 @@ class Comparison:
         settings: of models (``ModelSettings``).
         queries: of the workload, if they are not the cells of its marginals.
         rules: between columns, declared by the schema or the caller.
-        compare: requested comparisons of a column of numbers by groups.
         workers: threads.
         progress: called with a phase and its steps.
         key: facts about the key of a table of a set (``KeyFacts``); None for other tables.
@@ -198,7 +196,6 @@ class Comparison:
     settings: Any
     queries: QueryWorkload | None = None
     rules: Sequence[Rule] = ()
-    compare: Sequence[Compared] = ()
     workers: int = 1
     progress: PhaseProgress | None = None
     key: Any = None
@@ -276,8 +273,6 @@ CHECKS: Registry[type[Check]] = Registry(
         "rules": f"{_HERE}.rows:RulesCheck",
         "values": f"{_HERE}.columns:ValuesCheck",
         "group_means": f"{_HERE}.groups:GroupMeansCheck",
-        "correlations": f"{_HERE}.overview:CorrelationsCheck",
-        "overview": f"{_HERE}.overview:OverviewCheck",
         "queries": f"{_HERE}.queries:QueriesCheck",
         "workload": f"{_HERE}.marginals:MarginalsCheck",
         "columns": f"{_HERE}.columns:ColumnsCheck",

@@ -31,7 +31,6 @@ from adaptive_qs.release.bundle import Bundle, manifest_path, read_sidecar
 from adaptive_qs.release.drawing import Contradiction, contradictions
 from adaptive_qs.release.statement import Manifest, Statement, versions
 from adaptive_qs.table.encode import resolve_schema
-from adaptive_qs.table.grammar import parse_compared
 from adaptive_qs.table.schema import Schema
 
 # The promise of the release behind a synthetic table, and whether the table contradicts it.
@@ -112,8 +111,6 @@ def find_promise(
         return Promised()
     else:
         source = sidecar.name
-        if content.get("kind") == "dummy":
-            return Promised(source=f"{source} is the statement of a dummy table")
         try:
             fields = {key: value for key, value in content.items() if key in Manifest.model_fields}
             found = Manifest.model_validate(fields)
@@ -311,7 +308,6 @@ def evaluate(
     workload: ComparedSource = None,
     *,
     rules: str | Rule | Iterable[str | Rule] = (),
-    compare: str = "",
     target: str | None = None,
     repeats: int = 5,
     release: str | Path | Bundle | None = None,
@@ -328,7 +324,6 @@ def evaluate(
         schema: a :class:`Schema`, a path or parsed JSON; by default that of ``release``.
         workload: a number of ways, a workload, its file or its content; by default 2 ways.
         rules: that the owner knows to hold, such as "start <= end".
-        compare: what is shown first, such as "price by district, tips by hour of pickup".
         target: the column that models learn to predict; no models are trained without one.
         repeats: splits that models are trained and tested on.
         release: the release of the synthetic table; by default the statement next to its file.
@@ -346,14 +341,13 @@ def evaluate(
     described = _resolve_schema(schema, release, true, max_memory)
     marginals, queries = resolve_compared(workload, described.domain())
     declared = _resolve_rules(rules, described)
-    compared = [*described.compared, *parse_compared(compare, described.by_name)]
     promised = find_promise(release, synthetic, described, max_memory)
     unit = ROWS if promised.statement is None else promised.statement.protects
     one_each = unit.person is not None and unit.rows == 1
     if one_each:
         true = _one_row_each(true, described, max_memory)
     pair = TablePair.of(true, synthetic, described, progress)
-    options = marginals, promised, settings, queries, declared, compared, threads, progress
+    options = marginals, promised, settings, queries, declared, threads, progress
     found = run_checks(Comparison(pair, described, *options), one_each)
     return replace(found, notes=(*found.notes, *filter(None, [promised.limitation])))
 

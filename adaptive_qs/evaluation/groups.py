@@ -6,13 +6,12 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, product
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_qs.errors import InputError
 from adaptive_qs.evaluation import checks
 from adaptive_qs.evaluation.associations import associate
 from adaptive_qs.evaluation.checks import Check, Comparison, Finding, Word
@@ -21,7 +20,6 @@ from adaptive_qs.evaluation.scale import CLOSE, DEVIATIONS, DOUBTFUL, USABLE
 from adaptive_qs.evaluation.tables import DAY, TablePair
 from adaptive_qs.pages.words import count, counted, quoted, share, short, signed, significant
 from adaptive_qs.table.columns.base import MISSING, ColumnBase
-from adaptive_qs.table.grammar import Compared
 from adaptive_qs.table.schema import Schema
 
 Numbers = NDArray[np.float64]
@@ -29,7 +27,7 @@ Codes = NDArray[np.integer]
 
 MOST_CELLS, LEAST_PAIRS, MOST_LISTED, MOST_GROUPS = 4e7, 60, 200, 250
 """Number of rows times pairs of columns that are compared, and least number of pairs; maximum
-number of groups in a list, and of values of a column that makes groups unless it is requested."""
+number of groups in a list, and of values of a column that makes groups."""
 LEAST_ROWS = 10
 """Number of true rows from which a group is judged."""
 PARTS = {
@@ -57,39 +55,25 @@ class Grouping(NamedTuple):
     position: int
 
 
-def group_by_part(pair: TablePair, schema: Schema, position: int, part: str) -> Grouping | None:
-    """Return the groups of an hour, weekday or month; None if the true cells all have the same."""
-    column, found = schema.columns[position], []
-    for table in (0, 1):
-        amounts = pair.find_amounts(column, table)
-        if amounts is None:
-            return None
-        missing = np.isnan(amounts)
-        seconds = np.where(missing, 0, amounts).astype(np.int64)
-        number = seconds // 3_600 % 24 if part == "hour" else (seconds // DAY + 3) % 7
-        if part == "month":
-            number = seconds.astype("M8[s]").astype("M8[M]").astype(np.int64) % 12
-        found.append(np.where(missing, len(PARTS[part]), number))
-    known = found[0][found[0] < len(PARTS[part])]
-    if not known.size or (known == known[0]).all():
-        return None
-    labels = [*PARTS[part], MISSING]
-    return Grouping(f"{part} of {short(column.name)}", (found[0], found[1]), labels, position)
-
-
 def list_parts(pair: TablePair, schema: Schema) -> Iterator[Grouping]:
-    """Yield the groups of all parts of all columns of dates or times."""
-    for position, part in product(range(len(schema.columns)), PARTS):
-        if schema.columns[position].kind == "moments":
-            found = group_by_part(pair, schema, position, part)
-            if found is not None:
-                yield found
+    """Yield the groups by hour, weekday and month of all columns, if the true cells differ."""
+    for position, column in enumerate(schema.columns):
+        both = [pair.find_amounts(column, table) for table in (0, 1)]
+        known = [each for each in both if each is not None and column.kind == "moments"]
+        for part, labels in PARTS.items() if len(known) == 2 else ():
+            first, second = (_find_part(amounts, part) for amounts in known)
+            if len(np.unique(first[first < len(labels)])) > 1:
+                name = f"{part} of {short(column.name)}"
+                yield Grouping(name, (first, second), [*labels, MISSING], position)
 
 
-def _group_by_codes(pair: TablePair, schema: Schema, position: int) -> Grouping:
-    codes = pair.true.columns[position], pair.synthetic.columns[position]
-    column = schema.columns[position]
-    return Grouping(column.name, codes, column.labels_of_codes(), position)
+def _find_part(amounts: Numbers, part: str) -> Codes:
+    missing = np.isnan(amounts)
+    seconds = np.where(missing, 0, amounts).astype(np.int64)
+    number = seconds // 3_600 % 24 if part == "hour" else (seconds // DAY + 3) % 7
+    if part == "month":
+        number = seconds.astype("M8[s]").astype("M8[M]").astype(np.int64) % 12
+    return np.where(missing, len(PARTS[part]), number)
 
 
 # Means and medians of one column by the groups of another.
@@ -157,16 +141,11 @@ class GroupMeans:
                 **named, "off": float(self.off[group])}  # fmt: skip
 
 
-class GroupFacts(NamedTuple):
-    """All comparisons by groups.
-
-    Attributes:
-        pairs: all that were compared; those whose groups explain most of the variance first.
-        requested: those that the schema or the caller named.
-    """
+@dataclass(frozen=True)
+class GroupFacts:
+    """All comparisons by groups; those whose groups explain most of the variance come first."""
 
     pairs: tuple[GroupMeans, ...]
-    requested: tuple[GroupMeans, ...]
 
     @property
     def strongest(self) -> list[GroupMeans]:
@@ -184,21 +163,18 @@ class GroupFacts(NamedTuple):
 
         A distance counts at most as much as that of a mean of twice the true one.
         """
-        found = [(m, int(k)) for m in chain(self.requested, self.pairs)
-                 for k in np.flatnonzero(m.off)]  # fmt: skip
-        unique = {(m.column.name, m.by, k): (m, k) for m, k in reversed(found)}
+        found = [(m, int(k)) for m in self.pairs for k in np.flatnonzero(m.off)]
 
         def rank(group: tuple[GroupMeans, int]) -> Any:
             means, k = group
             return -min(means.off[k], 1 / FAR_MEAN) * means.rows[0, k], means.title, k
 
-        return sorted(unique.values(), key=rank)
+        return sorted(found, key=rank)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the groups that are off, and all groups of the requested pairs."""
-        requested = [m.group_json(k) for m in self.requested for k in range(len(m.labels))]
+        """Return the number of pairs, and the groups that are off."""
         groups = [means.group_json(group) for means, group in self.ranked[:MOST_LISTED]]
-        return {"compared": len(self.pairs), "requested": requested, "groups": groups}
+        return {"compared": len(self.pairs), "groups": groups}
 
 
 class _Values:
@@ -235,14 +211,14 @@ class _Grouped(NamedTuple):
         return np.where(rows > 0, cells[np.minimum(ends - rows + place, len(cells) - 1)], np.nan)
 
 
-def compare_means(values: _Values, grouping: Grouping, least: int) -> GroupMeans | None:
+def compare_means(values: _Values, grouping: Grouping) -> GroupMeans | None:
     """Compare the means and medians of one column by groups; None for fewer than two groups.
 
     The squared error of the mean of a group of n and m rows is σ² (1/n + 1/m) on average, and its
     variance twice the square of that. Explained is ω² (Hays 1963), the part η² less its bias.
     """
     true, made = (values.by_group(table, grouping) for table in (0, 1))
-    chosen = np.flatnonzero(true.rows >= least)
+    chosen = np.flatnonzero(true.rows >= LEAST_ROWS)
     if len(chosen) < 2 or not made.rows.any():
         return None
     n, m = true.rows[chosen], made.rows[chosen]
@@ -281,7 +257,6 @@ def compare_means(values: _Values, grouping: Grouping, least: int) -> GroupMeans
         limit = _far_limit(values.column, before + middle, shift)
         with np.errstate(divide="ignore", invalid="ignore"):
             off = np.fmax(off, np.where(beyond, np.abs(now - before) / limit, 0.0))
-    off = np.where((n >= LEAST_ROWS) & (len(n) > 1), off, 0.0)
     return GroupMeans(
         values.column, grouping.name, explained, error, math.sqrt(fresh), tolerance, spread,
         labels, np.stack([n, m]), means + middle, medians + middle, off,
@@ -310,9 +285,11 @@ def compare_groups(comparison: Comparison) -> GroupFacts:
         if (true := amounts[0]) is not None and (made := amounts[1]) is not None:
             values[position] = _Values(column, (true, made))
     groupings = [
-        _group_by_codes(pair, schema, k)
-        for k, margin in enumerate(pair.margins[0])
-        if not schema.columns[k].measured and 1 < np.count_nonzero(margin) <= MOST_GROUPS
+        Grouping(column.name, (codes, other), column.labels_of_codes(), k)
+        for k, (column, margin, codes, other) in enumerate(
+            zip(schema.columns, pair.margins[0], pair.true.columns, pair.synthetic.columns)
+        )
+        if not column.measured and 1 < np.count_nonzero(margin) <= MOST_GROUPS
     ]
     groupings += list_parts(pair, schema)
     v, names = associate(comparison.pairs).cramers_v[0], schema.names
@@ -323,34 +300,8 @@ def compare_groups(comparison: Comparison) -> GroupFacts:
     ]
     most = max(LEAST_PAIRS, int(MOST_CELLS / max(comparison.rows)))
     pairs = sorted(pairs, key=lambda p: -v[p[0], p[1].position])[:most]
-    compared = filter(None, (compare_means(values[i], g, LEAST_ROWS) for i, g in pairs))
-    requested = tuple(_compare_requested(comparison, values, each) for each in comparison.compare)
-    return GroupFacts(tuple(sorted(compared, key=lambda m: -m.explained)), requested)
-
-
-def _compare_requested(
-    comparison: Comparison, values: dict[int, _Values], requested: Compared
-) -> GroupMeans:
-    """Return a requested comparison.
-
-    Raises:
-        InputError: The numbers are not known, or there are no two groups.
-    """
-    pair, schema = comparison.pair, comparison.schema
-    position, by = (schema.names.index(name) for name in (requested.values, requested.by))
-    grouping: Grouping | None = None
-    if requested.part:
-        grouping = group_by_part(pair, schema, by, requested.part)
-    elif (number := values.get(by)) is None or number.column.size <= MOST_GROUPS:
-        grouping = _group_by_codes(pair, schema, by)
-    if position not in values or grouping is None:
-        why = "is no number or date" if position not in values else "has no groups"
-        name = requested.by if position in values else requested.values
-        raise InputError(f"{requested}: {name!r} {why} in both tables. Compare other columns.")
-    found = compare_means(values[position], grouping, 1)
-    if found is None:
-        raise InputError(f"{requested}: fewer than two groups have rows. Compare other columns.")
-    return found
+    compared = filter(None, (compare_means(values[i], g) for i, g in pairs))
+    return GroupFacts(tuple(sorted(compared, key=lambda m: -m.explained)))
 
 
 class GroupMeansCheck(Check):
@@ -362,7 +313,7 @@ class GroupMeansCheck(Check):
         Word("far", "poor", lambda found: sum(min(m.lost, 1.0) for m in found.strongest)
              > USABLE * len(found.strongest)),
         Word("usable", "fair", lambda found: any(m.lost > CLOSE for m in found.strongest)
-             or any(m.far for m in chain(found.pairs, found.requested))),
+             or any(m.far for m in found.pairs)),
         Word("close", "good"),
     )  # fmt: skip
 
@@ -372,7 +323,7 @@ class GroupMeansCheck(Check):
 
     def judge(self, facts: GroupFacts, evaluation: Any) -> Finding | None:
         """Name the means that differ, and the groups that are furthest off."""
-        if not (facts.pairs or facts.requested):
+        if not facts.pairs:
             return None
         lost = sorted((m for m in facts.strongest if m.lost > CLOSE), key=lambda m: -m.lost)
         ranked = facts.ranked
@@ -386,14 +337,10 @@ class GroupMeansCheck(Check):
         if lost:
             names = [f"{quoted(m.column.name)} by {quoted(m.by)}" for m in lost]
             text += f" Differences between groups are lost: {checks.named(names)}."
-        tables = [_requested_table(m) for m in facts.requested]
-        if ranked:
-            tables.append(_ranked_table(ranked, len(facts.pairs)))
-        else:
-            line = f"No mean or median of {counted(number, 'group')} is off by more than chance"
-            return Finding(*self.word_for(facts), text, figures=(
-                *tables, checks.Facts((("by category", line),))))  # fmt: skip
-        return Finding(*self.word_for(facts), text, figures=tuple(tables))
+        line = f"No mean or median of {counted(number, 'group')} is off by more than chance"
+        figure = checks.Facts((("by category", line),))
+        figures = (_ranked_table(ranked, len(facts.pairs)) if ranked else figure,)
+        return Finding(*self.word_for(facts), text, figures=figures)
 
 
 def difference(column: ColumnBase, true: float, made: float) -> str:
@@ -403,10 +350,8 @@ def difference(column: ColumnBase, true: float, made: float) -> str:
     if column.kind == "moments":
         return f"{signed((made - true) / DAY, 1)} days"
     if true > 0 and made >= 0:
-        sign = "+" if made > true else ""
-        return sign + share(made / true - 1, 2)
-    sign = "+" if made > true else ""
-    return sign + significant(made - true, 2)
+        return "+" * (made > true) + share(made / true - 1, 2)
+    return "+" * (made > true) + significant(made - true, 2)
 
 
 def _describe(means: GroupMeans, group: int) -> str:
@@ -449,11 +394,3 @@ def _ranked_table(ranked: Sequence[tuple[GroupMeans, int]], pairs: int) -> check
     caption += f"first: {counted(len(ranked), 'group')} of {counted(pairs, 'pair')} of columns"
     columns = (checks.Column("number by category"), checks.Column("category"), *_FIGURES)
     return checks.Table(caption, columns, rows)
-
-
-def _requested_table(means: GroupMeans) -> checks.Table:
-    unit, days = (DAY, " days") if means.column.kind == "moments" else (1, "")
-    error, fresh = (significant(each / unit) + days for each in (means.error, means.fresh))
-    rows = [(means.labels[k], *_cells(means, k)) for k in range(len(means.labels))]
-    caption = f"{means.title}, as requested. Mean error {error}, {fresh} in a fresh sample"
-    return checks.Table(caption, (checks.Column(means.title), *_FIGURES), rows, len(rows))

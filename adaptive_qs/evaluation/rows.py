@@ -20,11 +20,12 @@ from adaptive_qs.evaluation.rules import (
     check_rules,
     impossible_rows,
 )
-from adaptive_qs.evaluation.tables import ODD, JointCodes
-from adaptive_qs.pages.words import combination, quoted, share, short
+from adaptive_qs.evaluation.tables import ODD, JointCodes, OddRow
+from adaptive_qs.pages.words import combination, count, quoted, share, short
 
-ODD_SHARE = 0.05
-"""Share of synthetic rows with an odd pair of values from which these are named."""
+ODD_SHARE, MOST_ODD = 0.05, 200
+"""Share of synthetic rows with an odd pair of values from which these are named, and maximum number
+of odd rows that are listed."""
 IMPOSSIBLE = 0.25
 """Share of synthetic rows, beyond the true ones, that break a rule or have such a pair of values,
 from which a table is suitable for no use of single rows."""
@@ -174,13 +175,13 @@ class RuleFacts(NamedTuple):
         impossible: rows that break some rule that true rows keep; None if there is none.
         odd_share: share of synthetic rows with two values that few or no true rows have together,
             although each is frequent.
-        odd_pairs: the columns of such pairs, the most surprising first.
+        odd: the oddest of them, one for each pair of columns.
     """
 
     checks: tuple[RuleCheck, ...]
     impossible: ImpossibleRows | None
     odd_share: float
-    odd_pairs: tuple[tuple[str, str], ...]
+    odd: tuple[OddRow, ...]
 
     @property
     def broken(self) -> float:
@@ -221,17 +222,16 @@ class RulesCheck(Check):
         texts = [rule.text for rule in declared]
         checked += found_rules(joint, comparison.schema, texts)
         found = tuple(check for _, check in checked)
-        counts, names = comparison.pairs, joint.pair.domain.names
+        counts = comparison.pairs
         odd = sorted((o for o in counts.odd if o.surprise >= ODD), key=lambda o: -o.surprise)
-        pairs = tuple((names[o.pair[0]], names[o.pair[1]]) for o in odd)
         share_odd = float(counts.rows_odd.mean())
-        return RuleFacts(found, impossible_rows(joint, checked), share_odd, pairs)
+        return RuleFacts(found, impossible_rows(joint, checked), share_odd, tuple(odd[:MOST_ODD]))
 
     def judge(self, facts: RuleFacts, evaluation: Any) -> Finding:
         """Name the broken rules and the odd pairs."""
         grade, word = self.word_for(facts)
         broken = broken_rules(facts.checks)
-        text = "" if grade == "good" else rows_sentence(facts, broken)
+        text = "" if grade == "good" else rows_sentence(facts, broken, evaluation.pair.domain.names)
         advice = []
         if repaired := [rule.rule for rule in broken if not rule.consistent]:
             advice.append(f"Repair or report rows that break {checks.format_names(repaired)}.")
@@ -241,14 +241,14 @@ class RulesCheck(Check):
                 f"The synthetic table keeps {names} with other values than the true table: declare "
                 "which values belong together, as the table of the rule in the schema."
             )
-        return Finding(grade, word, text, figures=_figures(facts), advice=tuple(advice))
+        return Finding(grade, word, text, figures=_figures(facts, evaluation), advice=tuple(advice))
 
     def as_json(self, facts: RuleFacts) -> Mapping[str, Any]:
         """Return the parts of the facts."""
-        return dict(zip(("rules", "impossible", "odd_share"), facts))
+        return dict(zip(("rules", "impossible", "odd_share", "odd_rows"), facts))
 
 
-def rows_sentence(facts: RuleFacts, broken: Sequence[RuleCheck]) -> str:
+def rows_sentence(facts: RuleFacts, broken: Sequence[RuleCheck], columns: Sequence[str]) -> str:
     """Return which rules rows break, and which pairs of columns have odd pairs of values."""
     parts, rows = [], facts.impossible
     if rows is not None and rows.synthetic - rows.true >= BROKEN:
@@ -261,7 +261,7 @@ def rows_sentence(facts: RuleFacts, broken: Sequence[RuleCheck]) -> str:
         most = named([_describe_broken(rule) for rule in broken], most=checks.FEW_NAMED)
         parts.append(f"Most often broken: {most}")
     if facts.odd_share >= ODD_SHARE:
-        names = named([combination(names) for names in facts.odd_pairs])
+        names = named([combination([columns[i] for i in odd.pair]) for odd in facts.odd])
         parts.append(
             f"{share(facts.odd_share)} of the synthetic rows have two values that few or no true "
             f"rows have together, although each is frequent: {names}"
@@ -275,12 +275,11 @@ def _describe_broken(rule: RuleCheck) -> str:
     return f"{quoted(rule.rule)} ({shares})"
 
 
-def _figures(facts: RuleFacts) -> tuple[Facts | Table, ...]:
+def _figures(facts: RuleFacts, evaluation: Any) -> tuple[Facts | Table, ...]:
     lines, tables = [], []
-    if (rows := facts.impossible) is not None:
-        lines.append(("impossible rows",
-                      f"{share(rows.synthetic)} of the synthetic rows, {share(rows.true)} of the "
-                      f"true rows break a rule that holds in the true table"))  # fmt: skip
+    if (kept := facts.impossible) is not None:
+        text = f"{share(kept.synthetic)} of the synthetic rows, {share(kept.true)} of the true rows "
+        lines.append(("impossible rows", f"{text}break a rule that holds in the true table"))
     if facts.checks:
         worst = sorted(facts.checks, key=lambda rule: -rule.broken_synthetic)
         heads = ("broken: true", "synthetic", "if independent", "rows judged")
@@ -299,4 +298,13 @@ def _figures(facts: RuleFacts) -> tuple[Facts | Table, ...]:
     lines.append(("odd pairs",
                   f"{share(facts.odd_share)} of the synthetic rows have two values that few or no "
                   "true rows have together, although each is frequent"))  # fmt: skip
+    odd_columns = (
+        checks.number("row", count), checks.Column("odd pair of values"),
+        *(checks.number(h, count) for h in ("true rows", "if independent", "synthetic rows")),
+    )  # fmt: skip
+    pair, schema = evaluation.pair, evaluation.comparison.schema
+    rows = [(o.row + 1, o.describe(pair, schema), o.true, o.expected, o.synthetic)
+            for o in facts.odd]  # fmt: skip
+    caption = "The oddest synthetic rows, one for each pair of columns"
+    tables.append(Table(caption, odd_columns, rows, 5))
     return (Facts(tuple(lines)), *(table for table in tables if table.rows))

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
-from typing import Any, ClassVar, NamedTuple, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 from lark import Lark, Token, Transformer, UnexpectedInput, v_args
 from lark.exceptions import VisitError
@@ -376,44 +376,3 @@ def _names(part: Term) -> Iterator[_Leaf]:
         yield from _names(operand)
     if not part.operands and part.is_name:
         yield part
-
-
-# What an analyst compares first.
-
-
-class Compared(NamedTuple):
-    """A column of numbers or dates, the column of its groups, and the part of a date that counts.
-
-    The part is hour, weekday or month, or "".
-    """
-
-    values: str
-    by: str
-    part: str
-
-    def __str__(self) -> str:
-        return f"{self.values} by {f'{self.part} of ' * bool(self.part)}{self.by}"
-
-
-def parse_compared(text: str, columns: Columns) -> list[Compared]:
-    """Return the comparisons in a text such as "price by district, tips by hour of pickup".
-
-    Raises:
-        InputError: If it has another form, or names an unknown column.
-    """
-    form = r"\s*(.+?)\s+by\s+(?:(hour|weekday|month)(?:\s+of\s+|\s*$))?(.*?)\s*"
-    found, moments = [], [name for name, column in columns.items() if column.kind == "moments"]
-    for each in re.findall(r"(?:`[^`]*`|[^,])+", text):
-        values, part, by = (re.fullmatch(form, each) or re.match("(.*)()()", each)).groups("")  # type: ignore[union-attr]
-        values, by = values.strip("`"), by.strip("`")
-        if not by and part in columns:
-            by, part = part, ""
-        fitting = [name for name in moments if part != "hour" or not columns[name].by_day]
-        by = fitting[0] if part and not by and len(fitting) == 1 else by
-        if {values, by} - columns.keys() or (part and by not in moments):
-            raise InputError(
-                f"Cannot compare {shown(each.strip())}. Name columns of the schema, such as 'price "
-                "by district' or 'price by hour of pickup' (weekday, month) if pickup has dates."
-            )
-        found.append(Compared(values, by, part))
-    return found

@@ -28,7 +28,6 @@ from adaptive_qs.table.generated import GeneratedColumn
 from adaptive_qs.table.text import Dialect, check_encoding
 
 if TYPE_CHECKING:
-    from adaptive_qs.table.grammar import Compared
     from adaptive_qs.table.rules import Ruleset
 
 RuleText = Annotated[str, Field(min_length=1, max_length=1_000)]
@@ -63,6 +62,8 @@ class DeclaredRule(Reviewed):
     """What holds, such as "start <= end" or "city determines county"; see the guide to rules."""
     table: tuple[tuple[Text, ...], ...] = ()
     """Of a rule by which columns determine another: values that belong together, in its order."""
+    table_file: Text = ""
+    """CSV file next to the schema that has the table below a line of names, and is read with it."""
     description: str = ""
     """Free text for people; not part of the fingerprint."""
 
@@ -92,8 +93,6 @@ class Schema(Reviewed):
     and no synthetic table has it."""
     rules: Annotated[tuple[RuleText | DeclaredRule, ...], Field(max_length=500)] = ()
     """What holds in every row; synthetic rows meet all of it."""
-    compare: tuple[RuleText, ...] = ()
-    """What `evaluate` shows first, such as "price by district"; not part of the fingerprint."""
     delimiter: Delimiter | None = None
     """What separates the cells of CSV, read and written; commas by default. Files that end in .tsv
     have tabs whatever is said here."""
@@ -120,7 +119,7 @@ class Schema(Reviewed):
                 f'column {self.person!r} is the person column. Remove it from "columns" and '
                 '"ignore"; it is never measured.'
             )
-        _ = self.ruleset, self.compared  # which refuse other texts
+        _ = self.ruleset  # which refuses what is no rule
         return self
 
     def __hash__(self) -> int:
@@ -196,15 +195,6 @@ class Schema(Reviewed):
         check_values(ruleset)
         return ruleset
 
-    @property
-    def compared(self) -> list[Compared]:
-        """The comparisons that were requested; raise InputError if one is none."""
-        if not self.compare:
-            return []
-        from adaptive_qs.table.grammar import parse_compared
-
-        return [found for text in self.compare for found in parse_compared(text, self.by_name)]
-
     def with_rules(self, found: Iterable[tuple[str, tuple[tuple[str, ...], ...]]]) -> Self:
         """Return the same schema with more rules and their tables, with an open question each."""
         why = ("holds in all rows that were read",)
@@ -271,14 +261,15 @@ class Schema(Reviewed):
     @property
     def fingerprint(self) -> str:
         """SHA-256 of the meaning, equal for files that differ in layout or comments."""
-        unmeant = {"description", "about", "file", "open", "compare"}
-        content = self.model_dump(mode="json", exclude_defaults=True, exclude=unmeant)
+        content = self.model_dump(
+            mode="json", exclude_defaults=True, exclude={"description", "about", "file", "open"}
+        )
         for column in (*content["columns"], *content.get("generated", ())):
             column.pop("description", None)
             column.pop("open", None)
         if self.rules:
             rules = (
-                r.model_dump(mode="json", exclude={"description", "open"})
+                r.model_dump(mode="json", exclude={"description", "open", "table_file"})
                 for r in self.declared_rules
             )
             content["rules"] = list(rules)
@@ -471,7 +462,13 @@ def read_content(path: str | Path, max_memory: int | str | None) -> Any:
     with contextlib.suppress(OSError, ValueError):  # read_json explains them
         is_bundle = zipfile.is_zipfile(path)
     if not is_bundle:
-        return read_json(path, SchemaError)
+        content = read_json(path, SchemaError)
+        for rule in as_object(content).get("rules") or ():
+            if name := as_object(rule).get("table_file"):
+                from adaptive_qs.table.dictionary import read_pairs  # few schemas have one
+
+                rule |= {"table": read_pairs(Path(path).parent / str(name)), "table_file": ""}
+        return content
     from adaptive_qs.table.archive import open_archive
 
     with contextlib.suppress(InputError), open_archive(path, "release", max_memory) as archive:

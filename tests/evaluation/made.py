@@ -13,7 +13,6 @@ from adaptive_qs.evaluation.evaluation import Evaluation, Promised
 from adaptive_qs.evaluation.groups import GroupFacts
 from adaptive_qs.evaluation.marginals import MarginalsCheck, WorkloadDistance, marginals_sentence
 from adaptive_qs.evaluation.models import ModelSettings, Spread, Utility
-from adaptive_qs.evaluation.overview import Overview
 from adaptive_qs.evaluation.queries import PartError, QueryError
 from adaptive_qs.evaluation.rows import RowChecks, RuleFacts
 from adaptive_qs.evaluation.rules import RuleCheck
@@ -85,8 +84,6 @@ def made_evaluation(schema=None, ways=2, l1=0.25, v=(0.5, 0.125), pair=None, **c
         "rules": RULES,
         "values": (),
         "group_means": GroupFacts((), ()),
-        "correlations": (),
-        "overview": Overview((), (), ()),
         "workload": WorkloadDistance(tuple(cliques)),
         "columns": column_pairs(pair),
         "association": Association(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections import Counter
 from itertools import combinations
@@ -11,7 +10,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from adaptive_qs.errors import InputError
 from adaptive_qs.evaluation.evaluation import evaluate
 from adaptive_qs.table.schema import Schema
 
@@ -56,51 +54,6 @@ SHUFFLED = trips(2).assign(
 FOUND = evaluate(TRUE, SHUFFLED, SCHEMA, 1)
 
 
-def numbers(table):
-    """The columns of numbers and dates as pandas has them."""
-    return pd.DataFrame({
-        name: table[name].astype("int64").where(table[name].notna()) if "datetime" in str(kind)
-        else table[name]
-        for name, kind in table.dtypes.items() if name not in ("kind", "child")
-    }).astype(float)  # fmt: skip
-
-
-def test_correlations_are_those_of_pandas_the_largest_change_first():
-    """Ranks of all known cells, not only of rows with both: nearly pandas' where some miss."""
-    for form, tolerance in (("pearson", 1e-9), ("spearman", 2e-3)):
-        true, made = (numbers(t).corr(form) for t in (TRUE, SHUFFLED))
-        end = "_by_ranks" * (form == "spearman")
-        for c in FOUND.correlations:
-            assert getattr(c, f"true{end}") == pytest.approx(true.loc[c.names], abs=tolerance)
-            assert getattr(c, f"synthetic{end}") == pytest.approx(made.loc[c.names], abs=tolerance)
-    first = FOUND.correlations[0]
-    assert (len(FOUND.correlations), first.names, first.changed) == (6, ("tip", "fare"), True)
-    assert "tip × fare (+0." in FOUND.findings["correlations"].said
-    fresh = evaluate(TRUE, trips(5), SCHEMA, 1)
-    assert fresh.findings["correlations"].word == "kept"
-
-
-def test_profiles_are_the_shares_by_hour_weekday_and_month():
-    found = {profile.name: profile for profile in FOUND.overview.profiles}
-    assert set(found) == {f"{part} of pickup" for part in ("hour", "weekday", "month")} | {
-        "weekday of birth date", "month of birth date"}  # fmt: skip
-    times = TRUE.pickup.dropna().dt
-    for part, wanted, first in (("hour", times.hour, 0), ("weekday", times.day_of_week, 0),
-                                ("month", times.month, 1)):  # fmt: skip
-        shares = wanted.value_counts(normalize=True)
-        profile = found[f"{part} of pickup"]
-        assert profile.true == pytest.approx([shares[first + k] for k in range(len(profile.true))])
-
-
-def test_frequent_values_have_their_shares_of_all_rows():
-    missing = next(
-        v for v in FOUND.overview.frequent if (v.column, v.value) == ("tip", "(missing)")
-    )
-    assert missing.true == TRUE.tip.isna().mean()
-    kinds = {v.value: v.true for v in FOUND.overview.frequent if v.column == "kind"}
-    assert kinds == pytest.approx(TRUE.kind.value_counts(normalize=True).to_dict())
-
-
 def test_the_oddest_row_has_the_pair_of_values_that_is_rarest():
     """Against all cells of all pairs, counted one by one."""
     comparison, worst = FOUND.comparison, {}
@@ -116,7 +69,7 @@ def test_the_oddest_row_has_the_pair_of_values_that_is_rarest():
         worst[i, j] = max(surprise)
     for odd in comparison.pairs.odd:
         assert odd.surprise == pytest.approx(worst[odd.pair])
-    first = FOUND.overview.odd[0]
+    first = FOUND.rules.odd[0]
     row = SHUFFLED.iloc[first.row]
     assert (row["kind"], row["child"], first.true) == ("a", "yes", 0)
     assert first.synthetic == ((SHUFFLED.kind == "a") & (SHUFFLED.child == "yes")).sum()
@@ -128,37 +81,12 @@ def test_the_oddest_row_has_the_pair_of_values_that_is_rarest():
     assert FOUND.findings["rules"].word == "odd pairs of values"
 
 
-def test_dates_are_compared_in_days():
-    later = TRUE.assign(**{"birth date": TRUE["birth date"] + pd.Timedelta(days=30)})
-    found = evaluate(TRUE, later, SCHEMA, 1, compare="`birth date` by kind, tip by hour")
-    _, tips = found.group_means.requested
-    assert "Mean error 30.0 days" in found.findings["group_means"].figures[0].caption
-    text = str([[*found.findings["group_means"].figures[0].texts(9)]])
-    assert text.count("+30.0 days") == 8
-    assert (tips.by, tips.labels[0], tips.labels[-1]) == ("hour of pickup", "00:00", "(missing)")
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("tip", "Cannot compare 'tip'"),
-        ("tip by colour", "Cannot compare"),
-        ("tip by weekday of fare", "Cannot compare"),
-        ("tip by weekday", "Cannot compare"),
-        ("tip by kind,", "Cannot compare"),
-        ("kind by child", "'kind' is no number or date"),
-    ],
-)
-def test_other_comparisons_are_refused(text, message):
-    with pytest.raises(InputError, match=message):
-        evaluate(TRUE, TRUE, SCHEMA, 1, compare=text)
-    if message.startswith("Cannot"):
-        with pytest.raises(InputError, match=message.split(".")[0]):
-            Schema.parse({**json.loads(SCHEMA.to_json()), "compare": [text]})
-
-
-def test_what_a_schema_compares_is_not_part_of_its_meaning():
-    named = SCHEMA.changed(compare=("fare by kind",))
-    assert named.fingerprint == SCHEMA.fingerprint
-    (found,) = evaluate(TRUE, TRUE, named, 1).group_means.requested
-    assert (found.title, found.error) == ("fare by kind", 0.0)
+def test_dates_are_compared_in_days_and_parts_of_dates_make_groups():
+    later = TRUE.assign(**{"birth date": TRUE["birth date"] + pd.Timedelta(days=9_000)})
+    found = evaluate(TRUE, later, SCHEMA, 1)
+    text = str([[*found.findings["group_means"].figures[0].texts(99)]])
+    assert text.count("+9000.0 days") >= 8
+    tips = next(m for m in found.group_means.pairs if m.title == "tip by hour of pickup")
+    assert (tips.labels[0], tips.labels[-1]) == ("00:00", "(missing)")
+    hours = TRUE.groupby(TRUE.pickup.dt.hour).tip.mean()
+    assert tips.means[0, -2] == pytest.approx(hours[23])

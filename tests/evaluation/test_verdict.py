@@ -17,7 +17,7 @@ from adaptive_qs.evaluation.queries import PartError, QueryError
 from adaptive_qs.evaluation.rows import RowChecks, RuleFacts
 from adaptive_qs.evaluation.rules import RuleCheck
 from adaptive_qs.evaluation.scale import WorkloadScale
-from adaptive_qs.evaluation.tables import TablePair
+from adaptive_qs.evaluation.tables import OddRow, TablePair
 from adaptive_qs.table.coded import CodedTable
 
 from .made import made_evaluation, made_schema, marginals_finding, queries, tables, utility
@@ -125,7 +125,7 @@ def shares(broken):
 
 
 def odd(share):
-    return RuleFacts((), None, share, (("age", "city"),))
+    return RuleFacts((), None, share, (OddRow((1, 2), 0, 50.0, 0, 50.0, 9),))
 
 
 @pytest.mark.parametrize(
