@@ -378,20 +378,16 @@ LISTED = 200
 def _figures(facts: Association, found: AssociationChanges) -> tuple[checks.Figure, ...]:
     if len(facts.names) < 2:
         return ()
-    mean, largest = facts.differences.values()
-    lines = (("Cramér's V", f"differs by {mean:.4f} on average, {largest:.4f} at most"),)
     lists = (
         ("Largest changes of Cramér's V", found.largest, MOST_CHANGES),
         ("Associations that are lost", found.lost + found.weak_lost, 0),
         ("Associations only in the synthetic table", found.made_up + found.weak_made_up, 0),
     )
-    tables = [_change_table(*each) for each in lists if each[1]]
-    return checks.Facts(lines), *tables
+    return tuple(_change_table(*each) for each in lists if each[1])
 
 
 def _change_table(caption: str, changes: Changes, printed: int) -> checks.Table:
-    if len(changes) > LISTED:
-        caption += f", the strongest {LISTED} of {len(changes):,}"
+    caption += f", the strongest of {len(changes):,}" * (len(changes) > LISTED)
     rows = [(c.names, c.true, c.synthetic, c.synthetic - c.true) for c in changes[:LISTED]]
     columns = (
         checks.COLUMNS, checks.number("true", decimals), checks.number("synthetic", decimals),

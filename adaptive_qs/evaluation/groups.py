@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any, NamedTuple
@@ -19,8 +18,7 @@ from adaptive_qs.evaluation.columns import FAR_MEAN, FAR_SHIFT
 from adaptive_qs.evaluation.scale import CLOSE, DEVIATIONS, DOUBTFUL, USABLE
 from adaptive_qs.evaluation.tables import DAY, TablePair
 from adaptive_qs.pages.words import count, counted, quoted, share, short, signed, significant
-from adaptive_qs.table.columns.base import MISSING, ColumnBase
-from adaptive_qs.table.schema import Schema
+from adaptive_qs.table.columns.base import ColumnBase
 
 Numbers = NDArray[np.float64]
 Codes = NDArray[np.integer]
@@ -30,50 +28,6 @@ MOST_CELLS, LEAST_PAIRS, MOST_LISTED, MOST_GROUPS = 4e7, 60, 200, 250
 number of groups in a list, and of values of a column that makes groups."""
 LEAST_ROWS = 10
 """Number of true rows from which a group is judged."""
-PARTS = {
-    "hour": [f"{hour:02}:00" for hour in range(24)],
-    "weekday": ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"],
-    "month": ["January", "February", "March", "April", "May", "June", "July", "August",
-              "September", "October", "November", "December"],
-}  # fmt: skip
-"""Parts of dates and times that make groups."""
-
-
-class Grouping(NamedTuple):
-    """Groups of the rows of both tables.
-
-    Attributes:
-        name: of a column, or of a part of one, such as "hour of pickup".
-        codes: of the true and of the synthetic rows.
-        labels: of the codes.
-        position: of the column in the schema.
-    """
-
-    name: str
-    codes: tuple[Codes, Codes]
-    labels: Sequence[str]
-    position: int
-
-
-def list_parts(pair: TablePair, schema: Schema) -> Iterator[Grouping]:
-    """Yield the groups by hour, weekday and month of all columns, if the true cells differ."""
-    for position, column in enumerate(schema.columns):
-        both = [pair.find_amounts(column, table) for table in (0, 1)]
-        known = [each for each in both if each is not None and column.kind == "moments"]
-        for part, labels in PARTS.items() if len(known) == 2 else ():
-            first, second = (_find_part(amounts, part) for amounts in known)
-            if len(np.unique(first[first < len(labels)])) > 1:
-                name = f"{part} of {short(column.name)}"
-                yield Grouping(name, (first, second), [*labels, MISSING], position)
-
-
-def _find_part(amounts: Numbers, part: str) -> Codes:
-    missing = np.isnan(amounts)
-    seconds = np.where(missing, 0, amounts).astype(np.int64)
-    number = seconds // 3_600 % 24 if part == "hour" else (seconds // DAY + 3) % 7
-    if part == "month":
-        number = seconds.astype("M8[s]").astype("M8[M]").astype(np.int64) % 12
-    return np.where(missing, len(PARTS[part]), number)
 
 
 # Means and medians of one column by the groups of another.
@@ -123,11 +77,6 @@ class GroupMeans:
         return (self.error - self.fresh) / room if room > 0 else 1.0
 
     @property
-    def far(self) -> int:
-        """The number of groups that are far off."""
-        return int((self.off >= 1).sum())
-
-    @property
     def title(self) -> str:
         """The names of both columns."""
         return f"{short(self.column.name)} by {short(self.by)}"
@@ -149,13 +98,8 @@ class GroupFacts:
 
     @property
     def strongest(self) -> list[GroupMeans]:
-        """The pairs whose means are graded: five at most, two of one column of values."""
-        found, times = list[GroupMeans](), Counter[str]()
-        for means in self.pairs:
-            times[means.column.name] += 1
-            if means.explained and times[means.column.name] <= 2:
-                found.append(means)
-        return found[:5]
+        """The pairs whose means are graded: those whose groups explain most, five at most."""
+        return [means for means in self.pairs if means.explained][:5]
 
     @property
     def ranked(self) -> list[tuple[GroupMeans, int]]:
@@ -163,13 +107,9 @@ class GroupFacts:
 
         A distance counts at most as much as that of a mean of twice the true one.
         """
-        found = [(m, int(k)) for m in self.pairs for k in np.flatnonzero(m.off)]
-
-        def rank(group: tuple[GroupMeans, int]) -> Any:
-            means, k = group
-            return -min(means.off[k], 1 / FAR_MEAN) * means.rows[0, k], means.title, k
-
-        return sorted(found, key=rank)
+        found = [(-min(m.off[k], 1 / FAR_MEAN) * m.rows[0, k], m.title, int(k), m)
+                 for m in self.pairs for k in np.flatnonzero(m.off)]  # fmt: skip
+        return [(m, k) for *_, k, m in sorted(found, key=lambda group: group[:3])]
 
     def as_json(self) -> dict[str, Any]:
         """Return the number of pairs, and the groups that are off."""
@@ -188,10 +128,9 @@ class _Values:
         self.middle = float(cells[0].mean()) if len(cells[0]) else 0.0
         self.cells = [each - self.middle for each in cells]  # dates are large, not their distances
 
-    def by_group(self, table: int, grouping: Grouping) -> _Grouped:
+    def by_group(self, table: int, codes: Codes, size: int) -> _Grouped:
         """Return rows, sums, sums of squares, and the cells group by group."""
-        size, cells = len(grouping.labels), self.cells[table]
-        groups = grouping.codes[table][self.rows[table]]
+        groups, cells = codes[self.rows[table]], self.cells[table]
         order = np.argsort(groups.astype(np.uint16) if size < 2**16 else groups, kind="stable")
         sums = [np.bincount(groups, cells**power, size).astype(np.float64) for power in (1, 2)]
         return _Grouped(np.bincount(groups, minlength=size), sums[0], sums[1], cells[order])
@@ -211,13 +150,14 @@ class _Grouped(NamedTuple):
         return np.where(rows > 0, cells[np.minimum(ends - rows + place, len(cells) - 1)], np.nan)
 
 
-def compare_means(values: _Values, grouping: Grouping) -> GroupMeans | None:
+def compare_means(values: _Values, pair: TablePair, by: ColumnBase) -> GroupMeans | None:
     """Compare the means and medians of one column by groups; None for fewer than two groups.
 
     The squared error of the mean of a group of n and m rows is σ² (1/n + 1/m) on average, and its
     variance twice the square of that. Explained is ω² (Hays 1963), the part η² less its bias.
     """
-    true, made = (values.by_group(table, grouping) for table in (0, 1))
+    both, k = (pair.true, pair.synthetic), pair.domain.names.index(by.name)
+    true, made = (values.by_group(t, each.columns[k], by.size) for t, each in enumerate(both))
     chosen = np.flatnonzero(true.rows >= LEAST_ROWS)
     if len(chosen) < 2 or not made.rows.any():
         return None
@@ -242,24 +182,24 @@ def compare_means(values: _Values, grouping: Grouping) -> GroupMeans | None:
     other = (made.squares[chosen] - m * means[1] ** 2) / np.maximum(m - 1, 1)
     medians = np.stack([each.quantiles(0.5, chosen) for each in (true, made)])
     shift = math.sqrt(total / n.sum())
-    deviation = np.sqrt(
-        variance / n + np.maximum(np.nan_to_num(other), variance) / np.maximum(m, 1)
-    )
-    reach = DEVIATIONS / 2 * np.sqrt(1 / n + 1 / np.maximum(m, 1))
+    other, some = np.maximum(np.nan_to_num(other), variance), np.maximum(m, 1)
+    deviation = np.sqrt(variance / n + other / some)
+    reach = DEVIATIONS / 2 * np.sqrt(1 / n + 1 / some)
     around = [true.quantiles(0.5 + side * reach, chosen) for side in (-1, 1)]
     unexplained = (
         np.abs(means[1] - means[0]) > DEVIATIONS * deviation,
         (medians[1] < around[0]) | (medians[1] > around[1]),
     )
-    middle, labels = values.middle, tuple(grouping.labels[k] for k in chosen.tolist())
+    middle, names = values.middle, by.labels_of_codes()
     off = np.where(m == 0, 1 / FAR_MEAN, 0.0)
     for (before, now), beyond in zip((means, medians), unexplained):
         limit = _far_limit(values.column, before + middle, shift)
         with np.errstate(divide="ignore", invalid="ignore"):
             off = np.fmax(off, np.where(beyond, np.abs(now - before) / limit, 0.0))
     return GroupMeans(
-        values.column, grouping.name, explained, error, math.sqrt(fresh), tolerance, spread,
-        labels, np.stack([n, m]), means + middle, medians + middle, off,
+        values.column, by.name, explained, error, math.sqrt(fresh), tolerance, spread,
+        tuple(names[k] for k in chosen.tolist()), np.stack([n, m]), means + middle,
+        medians + middle, off,
     )  # fmt: skip
 
 
@@ -272,7 +212,7 @@ def _far_limit(column: ColumnBase, figures: Numbers, std: float) -> Numbers:
 
 
 def compare_groups(comparison: Comparison) -> GroupFacts:
-    """Compare all numbers and dates by all columns with few values and by parts of dates.
+    """Compare all numbers and dates by all columns with few values.
 
     Of very many, those pairs are compared whose columns have the largest Cramér's V. In a table of
     a set at least one column of a pair is its own, not an ancestor's.
@@ -284,23 +224,13 @@ def compare_groups(comparison: Comparison) -> GroupFacts:
         amounts = [pair.find_amounts(column, table) for table in (0, 1)]
         if (true := amounts[0]) is not None and (made := amounts[1]) is not None:
             values[position] = _Values(column, (true, made))
-    groupings = [
-        Grouping(column.name, (codes, other), column.labels_of_codes(), k)
-        for k, (column, margin, codes, other) in enumerate(
-            zip(schema.columns, pair.margins[0], pair.true.columns, pair.synthetic.columns)
-        )
-        if not column.measured and 1 < np.count_nonzero(margin) <= MOST_GROUPS
-    ]
-    groupings += list_parts(pair, schema)
+    groups = [k for k, margin in enumerate(pair.margins[0]) if not schema.columns[k].measured
+              and 1 < np.count_nonzero(margin) <= MOST_GROUPS]  # fmt: skip
     v, names = associate(comparison.pairs).cramers_v[0], schema.names
-    pairs = [
-        (i, g)
-        for i, g in product(values, groupings)
-        if i != g.position and not {names[i], names[g.position]} <= given
-    ]
+    pairs = [(i, k) for i, k in product(values, groups) if not {names[i], names[k]} <= given]
     most = max(LEAST_PAIRS, int(MOST_CELLS / max(comparison.rows)))
-    pairs = sorted(pairs, key=lambda p: -v[p[0], p[1].position])[:most]
-    compared = filter(None, (compare_means(values[i], g) for i, g in pairs))
+    pairs = sorted(pairs, key=lambda both: -v[both])[:most]
+    compared = filter(None, (compare_means(values[i], pair, schema.columns[k]) for i, k in pairs))
     return GroupFacts(tuple(sorted(compared, key=lambda m: -m.explained)))
 
 
@@ -313,7 +243,7 @@ class GroupMeansCheck(Check):
         Word("far", "poor", lambda found: sum(min(m.lost, 1.0) for m in found.strongest)
              > USABLE * len(found.strongest)),
         Word("usable", "fair", lambda found: any(m.lost > CLOSE for m in found.strongest)
-             or any(m.far for m in found.pairs)),
+             or any((m.off >= 1).any() for m in found.pairs)),
         Word("close", "good"),
     )  # fmt: skip
 
@@ -337,9 +267,7 @@ class GroupMeansCheck(Check):
         if lost:
             names = [f"{quoted(m.column.name)} by {quoted(m.by)}" for m in lost]
             text += f" Differences between groups are lost: {checks.named(names)}."
-        line = f"No mean or median of {counted(number, 'group')} is off by more than chance"
-        figure = checks.Facts((("by category", line),))
-        figures = (_ranked_table(ranked, len(facts.pairs)) if ranked else figure,)
+        figures = (_ranked_table(ranked, len(facts.pairs)),) if ranked else ()
         return Finding(*self.word_for(facts), text, figures=figures)
 
 
@@ -349,9 +277,8 @@ def difference(column: ColumnBase, true: float, made: float) -> str:
         return "no row"
     if column.kind == "moments":
         return f"{signed((made - true) / DAY, 1)} days"
-    if true > 0 and made >= 0:
-        return "+" * (made > true) + share(made / true - 1, 2)
-    return "+" * (made > true) + significant(made - true, 2)
+    off = share(made / true - 1, 2) if true > 0 <= made else significant(made - true, 2)
+    return f"+{off}" if made > true else off
 
 
 def _describe(means: GroupMeans, group: int) -> str:
@@ -359,11 +286,8 @@ def _describe(means: GroupMeans, group: int) -> str:
     words, label = means.column.amount_text, quoted(means.labels[group])
     if not means.rows[1, group]:
         return f"no row of {quoted(means.by)} is {label}"
-    offs = [abs(each[1, group] - each[0, group]) for each in (means.means, means.medians)]
-    name, (true, made) = max(
-        zip(offs, (("mean", means.means[:, group]), ("median", means.medians[:, group]))),
-        key=lambda pair: pair[0],
-    )[1]
+    both = ("mean", means.means[:, group]), ("median", means.medians[:, group])
+    name, (true, made) = max(both, key=lambda figure: abs(figure[1][1] - figure[1][0]))
     change = difference(means.column, true, made)
     return (f"{name} {quoted(means.column.name)} for {label} ({words(true)}, now {words(made)}, "
             f"{change})")  # fmt: skip

@@ -173,8 +173,7 @@ class RuleFacts(NamedTuple):
     Attributes:
         checks: how often each rule is broken.
         impossible: rows that break some rule that true rows keep; None if there is none.
-        odd_share: share of synthetic rows with two values that few or no true rows have together,
-            although each is frequent.
+        odd_share: share of synthetic rows with two values that few or no true rows have together.
         odd: the oddest of them, one for each pair of columns.
     """
 
@@ -264,7 +263,7 @@ def rows_sentence(facts: RuleFacts, broken: Sequence[RuleCheck], columns: Sequen
         names = named([combination([columns[i] for i in odd.pair]) for odd in facts.odd])
         parts.append(
             f"{share(facts.odd_share)} of the synthetic rows have two values that few or no true "
-            f"rows have together, although each is frequent: {names}"
+            f"rows have together: {names}"
         )
     return f"{'. '.join(parts)}."
 
@@ -278,7 +277,7 @@ def _describe_broken(rule: RuleCheck) -> str:
 def _figures(facts: RuleFacts, evaluation: Any) -> tuple[Facts | Table, ...]:
     lines, tables = [], []
     if (kept := facts.impossible) is not None:
-        text = f"{share(kept.synthetic)} of the synthetic rows, {share(kept.true)} of the true rows "
+        text = f"{share(kept.synthetic)} of the synthetic, {share(kept.true)} of the true rows "
         lines.append(("impossible rows", f"{text}break a rule that holds in the true table"))
     if facts.checks:
         worst = sorted(facts.checks, key=lambda rule: -rule.broken_synthetic)
@@ -297,13 +296,18 @@ def _figures(facts: RuleFacts, evaluation: Any) -> tuple[Facts | Table, ...]:
         lines.append(("rules", "none was declared, and none was found to hold in the true table"))
     lines.append(("odd pairs",
                   f"{share(facts.odd_share)} of the synthetic rows have two values that few or no "
-                  "true rows have together, although each is frequent"))  # fmt: skip
+                  "true rows have together"))  # fmt: skip
     odd_columns = (
         checks.number("row", count), checks.Column("odd pair of values"),
         *(checks.number(h, count) for h in ("true rows", "if independent", "synthetic rows")),
     )  # fmt: skip
-    pair, schema = evaluation.pair, evaluation.comparison.schema
-    rows = [(o.row + 1, o.describe(pair, schema), o.true, o.expected, o.synthetic)
+    coded, columns = evaluation.pair.synthetic, evaluation.comparison.schema.columns
+
+    def describe(odd: OddRow, i: int) -> str:
+        label = columns[i].labels_of_codes()[coded.columns[i][odd.row]]
+        return f"{short(columns[i].name)} = {short(str(label))}"
+
+    rows = [(o.row + 1, ", ".join(describe(o, i) for i in o.pair), o.true, o.expected, o.synthetic)
             for o in facts.odd]  # fmt: skip
     caption = "The oddest synthetic rows, one for each pair of columns"
     tables.append(Table(caption, odd_columns, rows, 5))

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.errors import DataError
 from adaptive_qs.machine import PhaseProgress, StepProgress, ThreadPool, njit
-from adaptive_qs.pages.words import short
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.columns.base import ColumnBase
 from adaptive_qs.table.encode import Amounts, read_table, read_with_amounts
@@ -271,9 +270,8 @@ class PairSums(NamedTuple):
     influence: float
 
 
-ODD = 25.0
-"""Surprise from which on a row is odd: a pair of values that is independent is as rare as in the
-true table with probability about e^−25."""
+ODD = 10.0
+"""Surprise from which on a row is odd: chance makes a cell so with probability about e^−10."""
 
 
 @dataclass(frozen=True)
@@ -283,10 +281,9 @@ class OddRow:
     Attributes:
         pair: positions of the columns.
         row: position of the row in the synthetic table, from 0.
-        surprise: the deviance E − n + n·log(n/E) of the true rows n in its cell, if E rows are
-            expected of independent columns; 0 if n is at least E.
-        true, synthetic: rows of the tables with the same two values.
-        expected: E.
+        surprise: the deviance of the n true rows with both values from the E that are expected of
+            independent columns, or from the s synthetic ones, if that is more.
+        true, expected, synthetic: n, E and s.
     """
 
     pair: Clique
@@ -295,15 +292,6 @@ class OddRow:
     true: int
     expected: float
     synthetic: int
-
-    def describe(self, tables: TablePair, schema: Schema) -> str:
-        """Return both values with the names of their columns."""
-        values = (
-            f"{short(schema.names[i])} = {short(str(schema.columns[i].labels_of_codes()[code]))}"
-            for i in self.pair
-            for code in (tables.synthetic.columns[i][self.row],)
-        )
-        return ", ".join(values)
 
 
 @dataclass(frozen=True, eq=False)
@@ -367,7 +355,8 @@ def count_pairs(
 def _count(cells, true_rows, counts, odd, first, second, of_first, of_second, least):  # type: ignore[no-untyped-def]
     """Fill both rows of counts, and mark odd rows; return the oddest row and its surprise.
 
-    A row is odd only if its cell has no true row, or twice as many rows as in the true table.
+    A row is odd only if its cell has at most half of the true rows that are expected of independent
+    columns, and none or half of its synthetic ones.
     """
     for row in range(true_rows):
         counts[0, cells[row]] += 1
@@ -377,8 +366,13 @@ def _count(cells, true_rows, counts, odd, first, second, of_first, of_second, le
     for row in range(true_rows, cells.size):
         true, made = counts[0, cells[row]], counts[1, cells[row]]
         expected = float(of_first[first[row]]) * float(of_second[second[row]]) / true_rows
-        if expected > true and (true == 0 or made > usual * true):
-            surprise = expected - true + (true * np.log(true / expected) if true else 0.0)
+        if 2 * true <= expected and (true == 0 or made > usual * true):
+            alike = (true + made) * true_rows / cells.size
+            surprise, apart = made * np.log(made / (true + made - alike)), expected - true
+            if true:
+                surprise += true * np.log(true / alike)
+                apart += true * np.log(true / expected)
+            surprise = max(surprise, apart)
             if surprise > most:
                 oddest, most = row - true_rows, surprise
             if surprise >= least:

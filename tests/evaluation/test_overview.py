@@ -33,7 +33,7 @@ def trips(seed, rows=2_000):
     fare = np.minimum(rng.gamma(2, 60, rows), 999).astype(int)
     kind = rng.choice(list("abcd"), rows, p=[0.4, 0.3, 0.2, 0.1])
     day = pd.Timestamp("2023-01-01") + pd.to_timedelta(rng.integers(0, 365, rows), unit="D")
-    birth = pd.Timestamp("1950-01-01") + pd.to_timedelta(rng.integers(0, 18_000, rows), unit="D")
+    birth = pd.Timestamp("1950-01-01") + pd.to_timedelta(rng.integers(0, 12_000, rows), unit="D")
     tip = np.round(np.minimum(fare / 100 + hour / 10 + rng.random(rows), 49), 2)
     return pd.DataFrame({
         "pickup": (day + pd.to_timedelta(hour * 3_600 + rng.integers(0, 3_600, rows), unit="s"))
@@ -63,7 +63,9 @@ def test_the_oddest_row_has_the_pair_of_values_that_is_rarest():
         for (a, b), times in Counter(zip(made[i].tolist(), made[j].tolist())).items():
             expected = (true[i] == a).sum() * (true[j] == b).sum() / true.shape[1]
             seen = int(((true[i] == a) & (true[j] == b)).sum())
-            if seen < expected and (not seen or times > 2 * seen):
+            if 2 * seen <= expected and (not seen or times > 2 * seen):
+                both = [n for n in (seen, times) if n]  # of as many rows
+                surprise.append(sum(n * math.log(2 * n / (seen + times)) for n in both))
                 more = seen * math.log(seen / expected) if seen else 0.0
                 surprise.append(expected - seen + more)
         worst[i, j] = max(surprise)
@@ -73,20 +75,15 @@ def test_the_oddest_row_has_the_pair_of_values_that_is_rarest():
     row = SHUFFLED.iloc[first.row]
     assert (row["kind"], row["child"], first.true) == ("a", "yes", 0)
     assert first.synthetic == ((SHUFFLED.kind == "a") & (SHUFFLED.child == "yes")).sum()
-    assert first.describe(FOUND.pair, SCHEMA) == "kind = a, child = yes"
+    assert "kind = a, child = yes" in str(FOUND.findings["rules"].figures[-1].rows[0])
     strange = (SHUFFLED.kind == "a") & (SHUFFLED.child == "yes")
     assert FOUND.rules.odd_share == comparison.pairs.rows_odd.mean() >= strange.mean()
     assert comparison.pairs.rows_odd[strange].all()
     assert "kind × child" in FOUND.findings["rules"].said
-    assert FOUND.findings["rules"].word == "odd pairs of values"
 
 
-def test_dates_are_compared_in_days_and_parts_of_dates_make_groups():
-    later = TRUE.assign(**{"birth date": TRUE["birth date"] + pd.Timedelta(days=9_000)})
+def test_dates_are_compared_in_days():
+    later = TRUE.assign(**{"birth date": TRUE["birth date"] + pd.Timedelta(days=3_000)})
     found = evaluate(TRUE, later, SCHEMA, 1)
     text = str([[*found.findings["group_means"].figures[0].texts(99)]])
-    assert text.count("+9000.0 days") >= 8
-    tips = next(m for m in found.group_means.pairs if m.title == "tip by hour of pickup")
-    assert (tips.labels[0], tips.labels[-1]) == ("00:00", "(missing)")
-    hours = TRUE.groupby(TRUE.pickup.dt.hour).tip.mean()
-    assert tips.means[0, -2] == pytest.approx(hours[23])
+    assert text.count("+3000.0 days") >= 8

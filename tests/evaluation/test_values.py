@@ -165,7 +165,7 @@ def test_the_error_of_fresh_samples_is_the_one_expected():
         errors.append(found.error**2)
         fresh.append(found.fresh**2)
         assert found.lost <= 0.15
-        assert not found.far
+        assert not (found.off >= 1).any()
     assert np.mean(errors) == pytest.approx(np.mean(fresh), rel=4 * math.sqrt(2 / 30))
 
 
