@@ -83,7 +83,7 @@ def made_evaluation(schema=None, ways=2, l1=0.25, v=(0.5, 0.125), pair=None, **c
         "rows": RowChecks(0.0123, 0.01, 0.02, 0.003, 0.3, 0.4),
         "rules": RULES,
         "values": (),
-        "group_means": GroupFacts((), ()),
+        "group_means": GroupFacts(()),
         "workload": WorkloadDistance(tuple(cliques)),
         "columns": column_pairs(pair),
         "association": Association(

@@ -26,7 +26,7 @@ from .made import made_evaluation, made_schema, marginals_finding, queries, tabl
 def same_tables(**changes):
     """The synthetic rows are the true ones, except for the given facts."""
     pair = tables(made_schema())
-    parts = {"v": (0.5, 0.5), "rules": RuleFacts((), None, None), "l1": 0.0, "utility": None}
+    parts = {"v": (0.5, 0.5), "rules": RuleFacts((), None, 0.0, ()), "l1": 0.0, "utility": None}
     return made_evaluation(pair=TablePair(pair.true, pair.true), **{**parts, **changes})
 
 
@@ -186,7 +186,7 @@ def test_the_steps_repair_the_most_broken_rules_first_and_maps_by_a_table():
     parts = (0.02, 0.3, 0.001, 0.1, 0.2)
     checks = [RuleCheck(f"rule {k}", "found", 0.0, part, 0.5) for k, part in enumerate(parts)]
     checks[4] = replace(checks[4], consistent=True)
-    evaluation = made_evaluation(rules=RuleFacts(tuple(checks), None, None))
+    evaluation = made_evaluation(rules=RuleFacts(tuple(checks), None, 0.0, ()))
     text = evaluation.verdict.sentences[-1].said
     assert text.startswith("Repair or report rows that break “rule 1”, “rule 3” and “rule 0”. The ")
     assert "The synthetic table keeps “rule 4” with other values than the true table" in text
