@@ -70,6 +70,8 @@ class ReferenceModel:
         column_noise: for attributes whose own residual is measured by a strategy, the covariance of
             its noise at precision 1, shape (n, n) and with trace n − 1. All other residuals have
             ⊗(I − 11ᵀ/n).
+        fill: by pair of attributes, joint shares of codes less the products of their shares: the
+            component of pairs of which at most the halves were measured.
 
     Raises:
         ValueError: a reference is no strictly positive distribution of the right size.
@@ -81,6 +83,7 @@ class ReferenceModel:
         reference: Sequence[Array],
         estimates: Mapping[Clique, ResidualEstimate] | None = None,
         column_noise: Mapping[int, Array] | None = None,
+        fill: Mapping[Clique, Array] | None = None,
     ) -> None:
         if tuple(q.shape for q in reference) != tuple((n,) for n in domain.sizes):
             raise ValueError("the reference needs one distribution per attribute, of its size")
@@ -88,13 +91,14 @@ class ReferenceModel:
             raise ValueError("each reference distribution must be strictly positive and sum to 1")
         self.domain = domain
         self.reference = tuple(reference)
-        self.column_noise = dict(column_noise or {})
+        self.column_noise, self.fill = dict(column_noise or {}), dict(fill or {})
         self._uniform = not domain.groupings and all(np.ptp(q) == 0 for q in reference)
         codes = [domain.columns((i,))[0] for i in range(domain.positions)]
         self._shares = [
             reference[code] if i == code else domain.groups(code, i).sums(reference[code], 0)
             for i, code in enumerate(codes)
         ]
+        self._halves = {*domain.medians.values()}
         self._estimates: dict[Clique, ResidualEstimate] = {}
         self._over: dict[Clique, list[Clique]] = {}
         self._around: list[list[Clique]] = [[] for _ in domain.sizes]
@@ -152,7 +156,7 @@ class ReferenceModel:
         near = min((self._around[i] for i in columns), key=len, default=self._over)
         for above in [c for c in near if columns.issubset(c)]:
             for measured in self._over[above]:
-                if self.domain.is_below(residual, measured):
+                if self.fill or self.domain.is_below(residual, measured):
                     self._own.pop(measured, None)
             self._sums.pop(above, None)
 
@@ -165,6 +169,21 @@ class ReferenceModel:
                 self._around[attribute].append(columns)
         self._over[columns].append(residual)
 
+    @property
+    def filled(self) -> list[Clique]:
+        """Pairs that are filled: no residual but that of their halves was measured."""
+        return [pair for pair in self.fill if self._is_looked_at(self._over.get(pair, ()))]
+
+    def _is_looked_at(self, over: Sequence[Clique]) -> bool:
+        """Return whether residuals of the same attributes are that of their halves alone."""
+        return len(over) == 1 and bool(over[0]) and self._halves.issuperset(over[0])
+
+    def with_estimates(
+        self, estimates: Mapping[Clique, ResidualEstimate], reference: Sequence[Array]
+    ) -> ReferenceModel:
+        """Return the model with other estimates and another reference of single columns."""
+        return ReferenceModel(self.domain, reference, estimates, self.column_noise, self.fill)
+
     def component(self, clique: Clique) -> Array | None:
         """Return the measured interaction of a clique's attributes (rows); None if none was.
 
@@ -175,6 +194,11 @@ class ReferenceModel:
         over = self._over.get(columns)
         if over is None:
             return None
+        if self._halves and self._is_looked_at(over):
+            fill = self.fill.get(columns)
+            if fill is None:
+                return None
+            return self.total * self.domain.summed(fill, columns, clique)
         if len(clique) < 2:
             return self._single(clique)
         if over == [clique]:

@@ -151,12 +151,14 @@ def _fit(
 ) -> _Linked:
     domain, rng = residuals.domain, np.random.default_rng(seed)
     given = tuple(range(rows.shape[1]))
-    cliques = [c for c in outermost_cliques(domain, measured) if _is_wanted(c, given, domain)]
+    every = [*outermost_cliques(domain, measured), *residuals.filled]
+    cliques = [c for c in every if _is_wanted(c, given, domain)]
     combined = tuple(dict.fromkeys(map(domain.columns, cliques)))
     singles = [clear_forbidden(target, zeros, domain) for target in single_targets(residuals)]
     denoised, tied = denoise_model(residuals, singles), {i for zero in zeros for i in zero.clique}
     plain = [make_target(denoised, c, allowed_cells(zeros, domain, c)) for c in cliques]
-    shapes = find_shapes(domain, plain, singles, {*given, *tied})
+    shaping = [target for target in plain if target.clique not in residuals.filled]
+    shapes = find_shapes(domain, shaping, singles, {*given, *tied})
     apart = {*given, *tied, *domain.columns(tuple(shapes))}
     coarse = CoarseDomain(domain, cliques, [single.counts for single in singles], apart)
     size = min(choose_fit_rows(coarse.domain, combined, settings), len(rows))

@@ -157,7 +157,7 @@ def fit_model(
         kept: attributes whose codes are kept apart, even if no marginal distinguishes them.
     """
     domain, rng = residuals.domain, np.random.default_rng(seed)
-    joint = tuple(dict.fromkeys(c for c in measured if len(c) > 1))
+    joint = (*dict.fromkeys(c for c in measured if len(c) > 1), *(filled := residuals.filled))
     cliques = cliques_of_fit(domain, joint, workload)
     outer = outermost_cliques(domain, joint)
     combined = tuple(dict.fromkeys(map(domain.columns, cliques)))
@@ -165,7 +165,8 @@ def fit_model(
     denoised = denoise_model(residuals, singles)
     every = _make_targets(denoised, [*cliques, *joint], zeros)
     tied = {i for zero in zeros for i in zero.clique}
-    shapes = find_shapes(domain, [every[c] for c in cliques], singles, tied)
+    shaping = [every[c] for c in cliques if c not in filled]
+    shapes = find_shapes(domain, shaping, singles, tied)
     apart = {*kept, *tied, *(shaped := domain.columns(tuple(shapes)))}
     coarse = CoarseDomain(domain, [*every], [single.counts for single in singles], apart)
     size = choose_fit_rows(coarse.domain, combined, settings)

@@ -309,4 +309,4 @@ def denoise_model(model: ReferenceModel, singles: Sequence[Target]) -> Reference
         if measured is not None:
             residual = decompose(target.counts, target.clique, target.clique)
             estimates[target.clique] = ResidualEstimate(residual, measured.precision)
-    return ReferenceModel(model.domain, positive_shares(singles), estimates, model.column_noise)
+    return model.with_estimates(estimates, positive_shares(singles))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
+from itertools import chain, combinations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from adaptive_qs.cliques import AXES, Array, Integers
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.generate.exact import can_fit
 from adaptive_qs.generate.rows import SynthesisSettings
-from adaptive_qs.levels import nested_groupings
+from adaptive_qs.levels import find_halves, nested_groupings
 from adaptive_qs.loop.expected import LEAST_ERROR
 from adaptive_qs.loop.planner import ConditionalPlanner, Errors
 from adaptive_qs.residual import ReferenceModel
@@ -73,6 +73,22 @@ def with_levels(
         most = max(grouping.number for grouping in groupings)
         groupings = [grouping for grouping in groupings if grouping.number < most]
     return domain
+
+
+def with_halves(domain: Domain, reference: Sequence[Array]) -> Domain:
+    """Return the domain with two halves of each ordered attribute that has more codes."""
+    halves = [
+        find_halves(i, reference[i])
+        for i, one in enumerate(domain.attributes)
+        if one.ordered and one.size > 2 and all(max(level) > 1 for level in one.declared)
+    ]
+    return replace(domain, groupings=(*domain.groupings, *halves), halved=True)
+
+
+def pairs_of_halves(domain: Domain, workload: Workload) -> list[Clique]:
+    """Return the halves of the pairs of ordered columns that the workload combines."""
+    medians, wanted = domain.medians, {c for c in workload.closure if len(c) == 2}
+    return [(medians[i], medians[j]) for i, j in combinations(medians, 2) if (i, j) in wanted]
 
 
 def at_levels(domain: Domain, cliques: Sequence[Clique]) -> tuple[Clique, ...]:

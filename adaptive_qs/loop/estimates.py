@@ -146,7 +146,7 @@ class Estimates:
     def with_reference(self, reference: Sequence[Array], domain: Domain | None = None) -> Estimates:
         """Return the same measurements with another reference, over a domain with levels."""
         model, domain = self.model, domain or self.model.domain
-        again = ReferenceModel(domain, reference, model.estimates, model.column_noise)
+        again = ReferenceModel(domain, reference, model.estimates, model.column_noise, model.fill)
         return replace(self, model=again)
 
     @property

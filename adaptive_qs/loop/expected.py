@@ -363,3 +363,54 @@ def mean_error(
         sizes = reduce(CellSizeHistogram.times, ([*columns.values()][k] for k in kind))
         errors += number * float(sizes.errors(total, std)[0])
     return errors / total / max(len(several), 1)
+
+
+# Halves of ordered columns show how strongly pairs of them depend (`generate/copula.py`). They are
+# looked at with little of the budget, and measured again where a copula will fill pairs.
+
+LOOK_SHARE = 0.02
+"""Largest part of the budget left that the look takes."""
+LOOK_STD = 0.25
+"""Standard deviation of a correlation of halves that is enough for it."""
+SURE = 3.0
+"""Standard deviations by which the sum of squared correlations exceeds what noise alone makes."""
+STRONG = 0.25
+"""Least mean squared correlation of halves. Normal scores have correlations of about 0.7 then, and
+an L1 distance from independence of 0.5, more than three times ``DEPENDENCE``."""
+ERROR_OF_STD = 0.8
+"""L1 error (share of the rows) of a pair by the noise of the correlation of its halves: π/2 to that
+of normal scores, (2/π)√(2/π) from there."""
+
+
+def look_rho(pairs: int, total: float, left: float) -> float:
+    """Return ρ of the look; 0 where its noise would exceed any correlation.
+
+    The residual of two halves has cost 1/4, so that P pairs at ρ have correlations with the
+    standard deviation √(P/2ρ) / rows.
+
+    Args:
+        pairs: number of pairs.
+        total: number of rows, 1 at least.
+        left: ρ for this and all later measurements.
+    """
+    needed = pairs / (2 * total**2)  # for a standard deviation of 1
+    most = LOOK_SHARE * left
+    return min(most, needed / LOOK_STD**2) if needed <= most else 0.0
+
+
+def more_rho(pairs: int, total: float, left: float) -> float:
+    """Return ρ of the second measurement of halves; arguments as for :func:`look_rho`.
+
+    With the part s of the budget, pairs that are filled are off by a/√s and others by b/√(1 − s),
+    at most half of ``DEPENDENCE``. The sum is least where s / (1 − s) = (a/b)^(2/3).
+    """
+    error = ERROR_OF_STD * math.sqrt(pairs / (2 * left)) / total
+    ratio = (error / (DEPENDENCE / 2)) ** (2 / 3)
+    return left * ratio / (1 + ratio)
+
+
+def depend_strongly(correlations: Array, variances: Array) -> bool:
+    """Return whether noisy correlations of halves show columns that depend strongly."""
+    excess = float((correlations**2 / variances).sum()) - correlations.size
+    sure = excess > SURE * math.sqrt(2 * correlations.size)
+    return sure and float((correlations**2 - variances).mean()) >= STRONG

@@ -24,9 +24,22 @@ from adaptive_qs.loop.budget import (
     RoundPlan,
     plan_opening,
 )
-from adaptive_qs.loop.candidates import CandidateSet, JointPlan, measurable_cliques, with_levels
+from adaptive_qs.loop.candidates import (
+    CandidateSet,
+    JointPlan,
+    measurable_cliques,
+    pairs_of_halves,
+    with_halves,
+    with_levels,
+)
 from adaptive_qs.loop.estimates import Estimates, measurement_cost
-from adaptive_qs.loop.expected import DEPENDENCE, CellSizeHistogram, ErrorCurves, mean_error
+from adaptive_qs.loop.expected import (
+    DEPENDENCE,
+    CellSizeHistogram,
+    ErrorCurves,
+    look_rho,
+    mean_error,
+)
 from adaptive_qs.loop.loop import Measured, Precisions, choose_rounds
 from adaptive_qs.loop.planner import Errors, assumed_shares, initial_share, one_way_plan
 from adaptive_qs.pages.words import at_resolution, join_first
@@ -215,6 +228,9 @@ class LoopForecast:
             candidates = measurable_cliques(self.workload)
             error = mean_error(shares, rows, candidates, left)
             domain = with_levels(domain, model, candidates, error)
+            if domain.groupings:
+                pairs = pairs_of_halves(with_halves(domain, shares), self.workload)
+                left -= look_rho(len(pairs), rows, left)
         key = bool(domain.groupings), *codes.items()
         if key not in self._known_choices:
             self._known_choices[key] = _Choices(self.workload, domain, kept)

@@ -140,7 +140,7 @@ class Bundle:
             raise ValueError("mu is not that of the charges")
         if () not in self.estimates:
             raise ValueError("the number of rows is not among the estimates")
-        measured = map(self.domain.columns, self.estimates)
+        measured = list_connected(self.domain, self.estimates, self.rounds)
         if self.manifest.unconnected != unconnected_columns(self.workload, measured):
             raise ValueError("the unconnected columns are not the manifest's")
         if self.manifest.resolutions != list_resolutions(self.rounds, self.domain):
@@ -151,12 +151,18 @@ class Bundle:
     @cached_property
     def domain(self) -> Domain:
         """The columns, with the levels at which they were measured."""
-        return replace(self.workload.domain, groupings=self.groupings)
+        halved = any(not past.clique for past in self.rounds)
+        return replace(self.workload.domain, groupings=self.groupings, halved=halved)
 
     def model(self) -> ReferenceModel:
         """Estimates of every marginal, the same to the last bit for the same bundle."""
         noise = noise_by_attribute(self.strategies)
-        return ReferenceModel(self.domain, self.reference, self.estimates, noise)
+        model = ReferenceModel(self.domain, self.reference, self.estimates, noise)
+        if is_filled(self.rounds):
+            from adaptive_qs.generate.copula import fill_pairs  # few releases need it
+
+            fill_pairs(model)
+        return model
 
     def __repr__(self) -> str:
         manifest = self.manifest
@@ -247,7 +253,8 @@ class Bundle:
         groupings = tuple(
             Grouping(domain.clique([level.column])[0], level.groups) for level in record.levels
         )
-        domain = replace(domain, groupings=groupings)
+        halved = any(not past.clique for past in record.rounds)
+        domain = replace(domain, groupings=groupings, halved=halved)
         for past in record.rounds:
             domain.clique_at(past.clique, past.groups)
         check_subsets(Counter(len(one.attributes) for one in record.residuals))
@@ -298,6 +305,19 @@ def list_resolutions(rounds: Iterable[RoundRecord], domain: Domain) -> tuple[Res
         Resolution(columns=columns, groups=groups, codes=domain.shape(domain.clique(columns)))
         for columns, groups in chosen
     )
+
+
+def is_filled(rounds: Iterable[RoundRecord]) -> bool:
+    """Return whether a copula fills unmeasured pairs: their halves were measured twice."""
+    return sum(not past.clique for past in rounds) > 1
+
+
+def list_connected(
+    domain: Domain, measured: Iterable[Clique], rounds: Iterable[RoundRecord]
+) -> list[Clique]:
+    """Return the attributes of measured residuals, without halves that only were looked at."""
+    looked = set() if is_filled(rounds) else {*domain.medians.values()}
+    return [domain.columns(clique) for clique in measured if not looked.issuperset(clique)]
 
 
 def unconnected_columns(workload: Workload, measured: Iterable[Clique]) -> tuple[str, ...]:
