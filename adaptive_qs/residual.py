@@ -174,15 +174,15 @@ class ReferenceModel:
         """Pairs that are filled: no residual but that of their halves was measured."""
         return [pair for pair in self.fill if self._is_looked_at(self._over.get(pair, ()))]
 
+    @property
+    def connected(self) -> list[Clique]:
+        """Attributes of measured residuals and filled pairs; halves alone do not count."""
+        own = (columns for columns, over in self._over.items() if not self._is_looked_at(over))
+        return [*own, *self.filled]
+
     def _is_looked_at(self, over: Sequence[Clique]) -> bool:
         """Return whether residuals of the same attributes are that of their halves alone."""
         return len(over) == 1 and bool(over[0]) and self._halves.issuperset(over[0])
-
-    def with_estimates(
-        self, estimates: Mapping[Clique, ResidualEstimate], reference: Sequence[Array]
-    ) -> ReferenceModel:
-        """Return the model with other estimates and another reference of single columns."""
-        return ReferenceModel(self.domain, reference, estimates, self.column_noise, self.fill)
 
     def component(self, clique: Clique) -> Array | None:
         """Return the measured interaction of a clique's attributes (rows); None if none was.
@@ -196,9 +196,7 @@ class ReferenceModel:
             return None
         if self._halves and self._is_looked_at(over):
             fill = self.fill.get(columns)
-            if fill is None:
-                return None
-            return self.total * self.domain.summed(fill, columns, clique)
+            return None if fill is None else self.total * self.domain.summed(fill, columns, clique)
         if len(clique) < 2:
             return self._single(clique)
         if over == [clique]:

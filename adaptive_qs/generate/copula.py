@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
+from adaptive_qs.domain import Clique
 from adaptive_qs.residual import ReferenceModel
 
 # The halves of two columns have the joint share p_i p_j + D below both medians: D is a cell of
@@ -22,6 +24,16 @@ Array = NDArray[np.float64]
 
 GRID = np.tanh(np.linspace(-4.0, 4.0, 401))
 """Correlations at which joint shares are tabulated."""
+SURE = 3.0
+"""Standard deviations by which the sum of squared correlations exceeds what noise alone makes."""
+STRONG = 0.25
+"""Least mean squared correlation of halves. Normal scores have correlations of about 0.7 then, and
+an L1 distance from independence of 0.5."""
+ERROR_OF_STD = 0.8
+"""L1 error (share of the rows) of a pair by the noise of the correlation of its halves: π/2 to that
+of normal scores, (2/π)√(2/π) from there."""
+OTHERWISE = 0.075
+"""Assumed mean L1 error of measured pairs."""
 MOST_CORRELATED = 0.99
 """Largest correlation of two columns."""
 LEAST_EIGENVALUE = 0.01
@@ -69,12 +81,6 @@ class Halves:
                 for at in ((a, b), (b, a)):
                     self.correlations[at] = joint / self._unit[at]
                     self.variances[at] = variance / self._unit[at] ** 2
-
-    @property
-    def measured(self) -> tuple[Array, Array]:
-        """The correlations that were measured, and the variances of their noise."""
-        at = np.triu(self.variances) > 0
-        return self.correlations[at], self.variances[at]
 
     def scores(self) -> Array:
         """Return the correlations of normal scores: positive definite, ones on the diagonal."""
@@ -131,12 +137,40 @@ def _without_noise(correlations: Array, variances: Array) -> Array:
     return np.asarray(np.clip(shrunk, -1.0, 1.0))
 
 
-def fill_pairs(model: ReferenceModel) -> None:
-    """Fill the pairs of ordered columns of which the halves were measured, in place."""
-    halves, domain = Halves(model), model.domain
-    scores = halves.scores()
-    for a, b in zip(*np.triu(halves.variances).nonzero()):
-        pair = halves.columns[a], halves.columns[b]
-        inside = halves.interaction(a, b, float(scores[a, b]))
-        model.fill[pair] = np.zeros(domain.shape(pair))
-        model.fill[pair][: inside.shape[0], : inside.shape[1]] = inside
+def depend_strongly(model: ReferenceModel) -> bool:
+    """Return whether the measured halves show columns that depend strongly on each other."""
+    halves = Halves(model)
+    at = np.triu(halves.variances) > 0
+    squares, noise = halves.correlations[at] ** 2, halves.variances[at]
+    excess = float((squares / noise).sum()) - squares.size
+    sure = excess > SURE * math.sqrt(2 * squares.size)
+    return sure and float((squares - noise).mean()) >= STRONG
+
+
+def more_rho(pairs: int, total: float, left: float) -> float:
+    """Return ρ of a precise measurement of the halves of so many pairs.
+
+    With the part s of the budget that is left, pairs that are filled are off by a/√s and others by
+    b/√(1 − s), b = ``OTHERWISE``. The sum is least where s / (1 − s) = (a/b)^(2/3).
+    """
+    error = ERROR_OF_STD * math.sqrt(pairs / (2 * left)) / total
+    ratio = (error / OTHERWISE) ** (2 / 3)
+    return left * ratio / (1 + ratio)
+
+
+def fill_pairs(model: ReferenceModel) -> dict[Clique, Array]:
+    """Return how pairs of ordered columns depend on each other, if their halves do so strongly.
+
+    Returns:
+        By pair of attributes, joint shares of codes less the products of their shares.
+    """
+    found = dict[Clique, Array]()
+    if depend_strongly(model):
+        halves = Halves(model)
+        scores = halves.scores()
+        for a, b in zip(*np.triu(halves.variances).nonzero()):
+            pair = halves.columns[a], halves.columns[b]
+            inside = halves.interaction(a, b, float(scores[a, b]))
+            found[pair] = np.zeros(model.domain.shape(pair))
+            found[pair][: inside.shape[0], : inside.shape[1]] = inside
+    return found

@@ -309,4 +309,5 @@ def denoise_model(model: ReferenceModel, singles: Sequence[Target]) -> Reference
         if measured is not None:
             residual = decompose(target.counts, target.clique, target.clique)
             estimates[target.clique] = ResidualEstimate(residual, measured.precision)
-    return model.with_estimates(estimates, positive_shares(singles))
+    reference = positive_shares(singles)
+    return ReferenceModel(model.domain, reference, estimates, model.column_noise, model.fill)

@@ -85,7 +85,8 @@ def ruled_model(model: ReferenceModel, zeros: Zeros) -> ReferenceModel:
             counts = np.where(allowed, model.marginal(clique), 0.0)
             residual = decompose(counts, clique, clique)
             estimates[clique] = ResidualEstimate(residual, measured.precision)
-    return model.with_estimates(estimates, model.reference)
+    noise = model.column_noise
+    return ReferenceModel(model.domain, model.reference, estimates, noise, model.fill)
 
 
 def independent_target(zero: Zero, singles: Sequence[Array]) -> Target:

@@ -27,19 +27,13 @@ from adaptive_qs.loop.budget import (
 from adaptive_qs.loop.candidates import (
     CandidateSet,
     JointPlan,
+    look_rho,
     measurable_cliques,
     pairs_of_halves,
-    with_halves,
     with_levels,
 )
 from adaptive_qs.loop.estimates import Estimates, measurement_cost
-from adaptive_qs.loop.expected import (
-    DEPENDENCE,
-    CellSizeHistogram,
-    ErrorCurves,
-    look_rho,
-    mean_error,
-)
+from adaptive_qs.loop.expected import DEPENDENCE, CellSizeHistogram, ErrorCurves, mean_error
 from adaptive_qs.loop.loop import Measured, Precisions, choose_rounds
 from adaptive_qs.loop.planner import Errors, assumed_shares, initial_share, one_way_plan
 from adaptive_qs.pages.words import at_resolution, join_first
@@ -227,11 +221,9 @@ class LoopForecast:
             model = ReferenceModel(domain, shares, {(): total})
             candidates = measurable_cliques(self.workload)
             error = mean_error(shares, rows, candidates, left)
-            domain = with_levels(domain, model, candidates, error)
-            if domain.groupings:
-                pairs = pairs_of_halves(with_halves(domain, shares), self.workload)
-                left -= look_rho(len(pairs), rows, left)
-        key = bool(domain.groupings), *codes.items()
+            domain = with_levels(domain, model, candidates, error, left)
+            left -= look_rho(len(pairs_of_halves(domain, candidates)), rows, left)
+        key = bool(domain.groupings), domain.halved, *codes.items()
         if key not in self._known_choices:
             self._known_choices[key] = _Choices(self.workload, domain, kept)
         return _Start(rows, self._known_choices[key], first, left)

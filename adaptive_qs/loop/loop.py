@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -18,9 +18,9 @@ from adaptive_qs.loop.candidates import (
     CandidateSet,
     Flags,
     JointPlan,
+    look_rho,
     measurable_cliques,
     pairs_of_halves,
-    with_halves,
     with_levels,
 )
 from adaptive_qs.loop.estimates import (
@@ -30,13 +30,7 @@ from adaptive_qs.loop.estimates import (
     compared_with,
     product_reference,
 )
-from adaptive_qs.loop.expected import (
-    ProjectedEstimates,
-    depend_strongly,
-    look_rho,
-    mean_error,
-    more_rho,
-)
+from adaptive_qs.loop.expected import ProjectedEstimates, mean_error
 from adaptive_qs.loop.planner import Errors
 from adaptive_qs.privacy.counts import PrivateTable
 from adaptive_qs.privacy.events import UNITS_PER_RHO
@@ -126,16 +120,12 @@ def run_loop(
             selecting = for_selection(estimates, workload, budget, opened=bool(rounds))
             every = CandidateSet(workload, selecting.model.domain, selecting.cost)
             world = _PrivateWorld(table, mechanisms, selecting, every, workers)
-            halves = measure_halves(table, mechanisms, selecting, workload, budget)
+            halves = measure_halves(table, mechanisms, selecting, every.cliques, budget)
             for past in chain(halves, choose_rounds(world, every, budget, opening.precisions)):
                 rounds.append(past)
                 on_round(past, budget.spent_share)
             reference = estimates.model.reference
             estimates = (selecting.unsmoothed or selecting).with_reference(reference)
-            if selecting.model.fill:
-                from adaptive_qs.generate.copula import fill_pairs
-
-                fill_pairs(estimates.model)
     return LoopResult(estimates.model, tuple(rounds), budget.initial, strategies)
 
 
@@ -296,10 +286,7 @@ def for_selection(
     domain, candidates = model.domain, measurable_cliques(workload)
     error = mean_error(model.reference, model.total, candidates, budget.left)
     if settings.levels == "auto" and not opened:
-        domain = with_levels(domain, model, candidates, error)
-        halved = with_halves(domain, model.reference) if domain.groupings else domain
-        pairs = len(pairs_of_halves(halved, workload))
-        domain = halved if look_rho(pairs, estimates.total, budget.left) > 0 else domain
+        domain = with_levels(domain, model, candidates, error, budget.left)
     found = estimates.with_reference(compared_with(model.reference, error), domain)
     return found.smoothed() if found.smooth_columns else found
 
@@ -308,31 +295,29 @@ def measure_halves(
     table: PrivateTable,
     mechanisms: Mechanisms,
     estimates: Estimates,
-    workload: Workload,
+    candidates: Sequence[Clique],
     budget: LoopBudget,
 ) -> Iterator[Round]:
-    """Measure the halves of pairs of ordered columns, and yield a round without a clique.
+    """Look at the halves of pairs of ordered columns, and yield a round without a clique.
 
-    Where they show strong dependence, they are measured again, precisely, and a copula fills
-    unmeasured pairs.
+    If most depend strongly, they are measured again, and a copula fills unmeasured pairs.
     """
     model = estimates.model
-    if not (pairs := pairs_of_halves(model.domain, workload)):
+    if not (pairs := pairs_of_halves(model.domain, candidates)):
         return
-    from adaptive_qs.generate.copula import Halves, fill_pairs  # few runs need it
+    from adaptive_qs.generate.copula import depend_strongly, fill_pairs, more_rho  # few need it
 
     private = table.at_levels(model.domain)
     for find_rho in look_rho, more_rho:
         rho = find_rho(len(pairs), estimates.total, budget.left)
-        precision = 2 * rho / (estimates.cost(pairs[0]) * len(pairs))
-        each = dict.fromkeys(pairs, precision)
+        each = dict.fromkeys(pairs, 2 * rho / (estimates.cost(pairs[0]) * len(pairs)))
         variances = measure_residuals(private, mechanisms, estimates, each)
         budget.pay(rho, len(pairs))
         yield Round((), variances, RoundBudget(0.0, rho), 0.0, 0.0, 0)
-        if find_rho is more_rho:
-            fill_pairs(model)
-        elif not depend_strongly(*Halves(model).measured):
-            break
+        if not depend_strongly(model):
+            return
+    for one in filter(None, (estimates, estimates.unsmoothed)):
+        one.model.fill.update(fill_pairs(model))
 
 
 def measure_marginals(

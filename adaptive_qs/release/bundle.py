@@ -140,8 +140,7 @@ class Bundle:
             raise ValueError("mu is not that of the charges")
         if () not in self.estimates:
             raise ValueError("the number of rows is not among the estimates")
-        measured = list_connected(self.domain, self.estimates, self.rounds)
-        if self.manifest.unconnected != unconnected_columns(self.workload, measured):
+        if self.manifest.unconnected != unconnected_columns(self.workload, self.model().connected):
             raise ValueError("the unconnected columns are not the manifest's")
         if self.manifest.resolutions != list_resolutions(self.rounds, self.domain):
             raise ValueError("what rounds measured is not what the manifest says")
@@ -158,10 +157,10 @@ class Bundle:
         """Estimates of every marginal, the same to the last bit for the same bundle."""
         noise = noise_by_attribute(self.strategies)
         model = ReferenceModel(self.domain, self.reference, self.estimates, noise)
-        if is_filled(self.rounds):
+        if self.domain.halved:
             from adaptive_qs.generate.copula import fill_pairs  # few releases need it
 
-            fill_pairs(model)
+            model.fill.update(fill_pairs(model))
         return model
 
     def __repr__(self) -> str:
@@ -305,19 +304,6 @@ def list_resolutions(rounds: Iterable[RoundRecord], domain: Domain) -> tuple[Res
         Resolution(columns=columns, groups=groups, codes=domain.shape(domain.clique(columns)))
         for columns, groups in chosen
     )
-
-
-def is_filled(rounds: Iterable[RoundRecord]) -> bool:
-    """Return whether a copula fills unmeasured pairs: their halves were measured twice."""
-    return sum(not past.clique for past in rounds) > 1
-
-
-def list_connected(
-    domain: Domain, measured: Iterable[Clique], rounds: Iterable[RoundRecord]
-) -> list[Clique]:
-    """Return the attributes of measured residuals, without halves that only were looked at."""
-    looked = set() if is_filled(rounds) else {*domain.medians.values()}
-    return [domain.columns(clique) for clique in measured if not looked.issuperset(clique)]
 
 
 def unconnected_columns(workload: Workload, measured: Iterable[Clique]) -> tuple[str, ...]:

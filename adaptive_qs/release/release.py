@@ -28,7 +28,7 @@ from adaptive_qs.pages.words import counted
 from adaptive_qs.privacy.budget import PrivacyLoss
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.privacy.unit import Unit
-from adaptive_qs.release.bundle import Bundle, list_connected, list_resolutions, unconnected_columns
+from adaptive_qs.release.bundle import Bundle, list_resolutions, unconnected_columns
 from adaptive_qs.release.drawing import Drawing, SampleRequest
 from adaptive_qs.release.facts import TABLES
 from adaptive_qs.release.statement import Manifest, RoundRecord, derive_fields
@@ -141,9 +141,7 @@ class Release(Bundle):
             watched_cells=watched_cells,
             most_rows=most_rows,
             ledger=ledger.place,
-            unconnected=unconnected_columns(
-                workload, list_connected(model.domain, model.estimates, rounds)
-            ),
+            unconnected=unconnected_columns(workload, model.connected),
             resolutions=list_resolutions(rounds, model.domain),
         )
         return cls(

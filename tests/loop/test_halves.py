@@ -13,11 +13,11 @@ from scipy.stats import multivariate_normal
 
 from adaptive_qs import Synthesizer
 from adaptive_qs.domain import Attribute, Domain
-from adaptive_qs.generate.copula import Halves, fill_pairs
+from adaptive_qs.generate.copula import Halves, fill_pairs, more_rho
 from adaptive_qs.generate.rows import SynthesisSettings
-from adaptive_qs.loop.candidates import with_halves
+from adaptive_qs.levels import find_halves
+from adaptive_qs.loop.candidates import LOOK_SHARE, LOOK_STD, look_rho, pairs_of_halves
 from adaptive_qs.loop.estimates import measurement_cost
-from adaptive_qs.loop.expected import LOOK_SHARE, LOOK_STD, look_rho, more_rho
 from adaptive_qs.residual import ReferenceModel, ResidualEstimate
 from adaptive_qs.workload.workload import Workload
 
@@ -86,7 +86,8 @@ def with_interactions(correlation, precision, beyond=0, names="xyz"):
     attributes = [Attribute(n, 8 + beyond, beyond=beyond) for n in names]
     rng = np.random.default_rng(5)
     shares = [rng.dirichlet(np.ones(8 + beyond)) for _ in attributes]
-    domain = with_halves(Domain(tuple(attributes)), shares)
+    halves = tuple(find_halves(i, share) for i, share in enumerate(shares))
+    domain = Domain(tuple(attributes), halves, halved=True)
     estimates = {(): ResidualEstimate(np.array(1000.0), 1.0)}
     for (i, first), (j, second) in [
         (a, b) for a in domain.medians.items() for b in domain.medians.items() if a < b
@@ -115,14 +116,15 @@ def oracle(domain, shares, pair, correlation):
     return found
 
 
-@pytest.mark.parametrize(("correlation", "beyond"), [(0.6, 0), (-0.4, 0), (0.6, 2)])
-def test_pairs_are_filled_by_the_normal_copula_of_their_halves(correlation, beyond):
-    model, shares = with_interactions(correlation, 1e12, beyond=beyond)
+@pytest.mark.parametrize(
+    ("correlation", "beyond", "names"), [(0.8, 0, "xyz"), (-0.8, 0, "xy"), (0.8, 2, "xyz")]
+)
+def test_pairs_are_filled_by_the_normal_copula_of_their_halves(correlation, beyond, names):
+    model, shares = with_interactions(correlation, 1e12, beyond, names)
     halves = Halves(model)
     scores = halves.scores()
-    np.testing.assert_allclose(scores[np.triu_indices(3, 1)], correlation, atol=0.01)
-    fill_pairs(model)
-    for pair, inside in model.fill.items():
+    np.testing.assert_allclose(scores[np.triu_indices(len(names), 1)], correlation, atol=0.01)
+    for pair, inside in fill_pairs(model).items():
         expected = oracle(model.domain, shares, pair, correlation)
         product = np.outer(shares[pair[0]], shares[pair[1]])
         np.testing.assert_allclose(inside + product, expected, atol=4e-3)
@@ -137,7 +139,7 @@ def test_noise_alone_is_shrunk_to_independence():
         cell = rng.normal(0, 50.0)
         values = np.array([[cell, -cell], [-cell, cell]]) if clique else estimate.values
         noisy[clique] = ResidualEstimate(values, 1e-4 if clique else 1.0)
-    halves = Halves(model.with_estimates(noisy, model.reference))
+    halves = Halves(ReferenceModel(model.domain, model.reference, noisy))
     at = np.triu_indices(10, 1)
     raw, shrunk = halves.correlations[at], halves.scores()[at]
     np.testing.assert_allclose(raw.std(), np.sqrt(halves.variances[at]).mean(), rtol=0.3)
@@ -145,12 +147,11 @@ def test_noise_alone_is_shrunk_to_independence():
 
 
 def test_a_filled_pair_follows_its_measurement_once_there_is_one():
-    model, shares = with_interactions(0.6, 1e12)
+    model, shares = with_interactions(0.8, 1e12)
     pair, domain = (0, 1), model.domain
-    filled = ReferenceModel(domain, shares, model.estimates)
-    fill_pairs(filled)
+    filled = ReferenceModel(domain, shares, model.estimates, fill=fill_pairs(model))
     expected = 1000 * (filled.fill[pair] + np.outer(shares[0], shares[1]))
-    np.testing.assert_allclose(filled.marginal(pair), expected)
+    np.testing.assert_allclose(filled.marginal(pair), expected, atol=1e-9)
     assert pair in filled.filled
     filled.update(pair, np.zeros(domain.shape(pair)), 1.0)
     model.update(pair, np.zeros(domain.shape(pair)), 1.0)
@@ -170,7 +171,9 @@ def test_the_look_costs_little_or_nothing(pairs):
     else:
         assert math.sqrt(pairs / (2 * LOOK_SHARE * rho)) / rows > 1
     assert 0 < more_rho(pairs, rows, rho) < rho
-    domain = with_halves(SCALE, [np.full(20, 0.05)] * 6)
+    halves = tuple(find_halves(i, np.full(20, 0.05)) for i in range(6))
+    domain = Domain(SCALE.attributes, halves, halved=True)
+    assert len(pairs_of_halves(domain, Workload.all_ways(SCALE, 2).closure)) == 15
     assert measurement_cost(domain, (domain.medians[0], domain.medians[1])) == 0.25
 
 

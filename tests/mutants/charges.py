@@ -5,6 +5,7 @@ from dataclasses import replace
 from fractions import Fraction
 from unittest import mock
 
+from adaptive_qs.generate import copula
 from adaptive_qs.ledger.book import LedgerBook
 from adaptive_qs.ledger.run import LedgerRun
 from adaptive_qs.loop import budget, estimates, loop
@@ -43,13 +44,13 @@ def groups_with_sums(_, self, table):
 
 
 @peeking(loop, "with_levels", "groups of codes that depend on private counts", checks.levels)
-def private_groups(original, domain, model, candidates, error):
-    found = original(domain, model, candidates, error)
+def private_groups(original, *given):
+    found = original(*given)
     return replace(found, groupings=found.groupings[int(SEEN[0].count(())) % 2 :])
 
 
-@peeking(loop, "depend_strongly", "halves measured again by private counts", checks.levels)
-def private_dependence(original, correlations, variances):
+@peeking(copula, "depend_strongly", "halves measured again by private counts", checks.levels)
+def private_dependence(original, model):
     return bool(int(SEEN[0].count(())) % 2)
 
 
