@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,16 +13,11 @@ from adaptive_qs.residual import ReferenceModel
 
 # The halves of two columns have the joint share p_i p_j + D below both medians: D is a cell of
 # their residual less what the product of columns has there. Divided by the standard deviations of
-# both, D is the correlation of two binary columns. These correlations are a symmetric matrix whose
-# noise has about the same variance s² in each entry. Its d eigenvalues λ become
-# sign(λ) √(λ² − 4 s² d)⁺, the best that can be done without knowledge of the eigenvectors (Gavish
-# and Donoho 2017), and what these leave of each entry shrinks by its share of signal. The
-# correlations of normal scores are those with the same joint shares (tetrachoric, Pearson 1900).
+# both, D is the correlation of two binary columns, all of which have about the same noise. The
+# correlation of normal scores is the one with the same joint share (tetrachoric, Pearson 1900).
 
 Array = NDArray[np.float64]
 
-GRID = np.tanh(np.linspace(-4.0, 4.0, 401))
-"""Correlations at which joint shares are tabulated."""
 SURE = 3.0
 """Standard deviations by which the sum of squared correlations exceeds what noise alone makes."""
 STRONG = 0.25
@@ -33,9 +27,9 @@ ERROR_OF_STD = 0.8
 """L1 error (share of the rows) of a pair by the noise of the correlation of its halves: π/2 to that
 of normal scores, (2/π)√(2/π) from there."""
 OTHERWISE = 0.075
-"""Assumed mean L1 error of measured pairs."""
-MOST_CORRELATED = 0.99
-"""Largest correlation of two columns."""
+"""Assumed mean L1 error of pairs that are measured."""
+GRID = np.tanh(np.linspace(-4.0, 4.0, 401))
+"""Correlations at which joint shares are tabulated."""
 LEAST_EIGENVALUE = 0.01
 """Smallest eigenvalue of the correlations."""
 POINTS = 8
@@ -45,55 +39,58 @@ POINTS = 8
 class Halves:
     """What was released about the halves of ordered columns.
 
-    Args:
-        model: with two groups, above all other levels, of the columns in ``domain.medians``.
-
     Attributes:
         columns: attributes with halves.
-        on_scale: share of the rows in codes on the scale of each column.
-        ends: for each column, the shares of these rows up to the start and end of each code.
         correlations: of the halves as measured, zero if not, shape (columns, columns).
-        variances: of their noise; zero if not measured.
+        variances: of their noise, zero if not measured.
+        pairs: indices of columns whose halves were measured together.
     """
 
     def __init__(self, model: ReferenceModel) -> None:
-        domain, medians = model.domain, model.domain.medians
-        self.columns, size = [*medians], len(medians)
-        self.on_scale, self.ends = np.ones(size), list[Array]()
-        self._low, self._cut = np.empty(size), np.empty(size)
-        for k, (i, level) in enumerate(medians.items()):
-            share, scale = model.reference[i], domain.sizes[i] - domain.attributes[i].beyond
-            below = domain.groups(i, level).of == 0
-            self.on_scale[k] = share[:scale].sum()
-            self.ends.append(np.append(0.0, np.cumsum(share[:scale])) / self.on_scale[k])
-            self._low[k] = share[below].sum()
-            self._cut[k] = share[:scale][below[:scale]].sum() / self.on_scale[k]
+        domain, self.columns = model.domain, [*model.domain.medians]
+        levels = [*domain.medians.values()]
+        shares = [model.reference[i] for i in self.columns]
+        scales = [domain.sizes[i] - domain.attributes[i].beyond for i in self.columns]
+        self._on_scale = [share[:size].sum() for share, size in zip(shares, scales)]
+        self._ends = [
+            np.cumsum(np.append(0.0, q[:n])) / q[:n].sum() for q, n in zip(shares, scales)
+        ]
+        self._low = np.array([model.shares(level)[0] for level in levels])
         std = np.sqrt(self._low * (1 - self._low))
-        self._unit = np.outer(std, std)
-        self.correlations, self.variances = np.zeros((2, size, size))
-        total = max(model.total, 1.0)
-        for a, b in combinations(range(size), 2):
-            found = model.estimates.get((medians[self.columns[a]], medians[self.columns[b]]))
+        self._unit, total = np.outer(std, std), max(model.total, 1.0)
+        self.correlations, self.variances = np.zeros((2, len(levels), len(levels)))
+        self.pairs = list[tuple[int, int]]()
+        for a, b in np.argwhere(np.triu(self._unit, 1)).tolist():
+            found = model.estimates.get((levels[a], levels[b]))
             if found is not None:
                 expected = (2 * self._low[a] - 1) * (2 * self._low[b] - 1) / 4
                 joint = float(found.values[0, 0]) / total - expected
-                variance = 1 / found.precision / (2 * total) ** 2
-                for at in ((a, b), (b, a)):
-                    self.correlations[at] = joint / self._unit[at]
-                    self.variances[at] = variance / self._unit[at] ** 2
+                self.correlations[[a, b], [b, a]] = joint / self._unit[a, b]
+                std_of_noise = self._unit[a, b] * 2 * total
+                self.variances[[a, b], [b, a]] = 1 / found.precision / std_of_noise**2
+                self.pairs.append((a, b))
+
+    def signal(self) -> tuple[float, float]:
+        """Return the mean squared correlation without noise, and what noise alone makes of it."""
+        some = [self.correlations[pair] ** 2 - self.variances[pair] for pair in self.pairs]
+        noise = [self.variances[pair] ** 2 for pair in self.pairs]
+        return math.fsum(some) / len(some), math.sqrt(2 * math.fsum(noise)) / len(some)
 
     def scores(self) -> Array:
         """Return the correlations of normal scores: positive definite, ones on the diagonal."""
-        halves = _without_noise(self.correlations, self.variances)
-        found = np.eye(len(halves))
-        cuts = ndtri(np.clip(self._cut, 1e-9, 1 - 1e-9))
-        for a, b in zip(*np.triu(self.variances).nonzero()):
-            density = _density(cuts[a], cuts[b], GRID)
+        signal = max(self.signal()[0], 0.0)
+        shrunk = self.correlations * signal / np.maximum(signal + self.variances, 1e-12)
+        found, cuts = (
+            np.eye(len(self.columns)),
+            ndtri(np.clip(self._low / self._on_scale, 1e-9, 1 - 1e-9)),
+        )
+        for a, b in self.pairs:
+            rest, x, y = 1 - GRID**2, cuts[a], cuts[b]
+            density = np.exp(-(x * x - 2 * GRID * x * y + y * y) / (2 * rest)) / np.sqrt(rest)
             joint = np.append(0.0, np.cumsum((density[1:] + density[:-1]) / 2 * np.diff(GRID)))
-            joint = (joint - joint[GRID.size // 2]) * self.on_scale[a] * self.on_scale[b]
-            found[a, b] = np.interp(halves[a, b] * self._unit[a, b], joint, GRID)
-        found = np.clip(found + np.triu(found, 1).T, -MOST_CORRELATED, MOST_CORRELATED)
-        np.fill_diagonal(found, 1.0)
+            joint = (joint - joint[GRID.size // 2]) / (2 * np.pi)
+            share = shrunk[a, b] * self._unit[a, b] / (self._on_scale[a] * self._on_scale[b])
+            found[[a, b], [b, a]] = np.interp(share, joint, GRID)
         values, vectors = np.linalg.eigh(found)
         found = (vectors * np.maximum(values, LEAST_EIGENVALUE)) @ vectors.T
         std = np.sqrt(np.diagonal(found))
@@ -104,47 +101,23 @@ class Halves:
 
         Codes off the scale are independent of the other column. Sums over each column are zero.
         """
-        first, second = np.diff(self.ends[a]), np.diff(self.ends[b])
+        first, second = np.diff(self._ends[a]), np.diff(self._ends[b])
         inside = (np.arange(POINTS) + 0.5) / POINTS
-        points = ndtri(self.ends[a][:-1, None] + first[:, None] * inside)[..., None]
-        up_to = ndtri(np.minimum(self.ends[b], 1.0)) - correlation * points
+        points = ndtri(self._ends[a][:-1, None] + first[:, None] * inside)[..., None]
+        up_to = ndtri(np.minimum(self._ends[b], 1.0)) - correlation * points
         shares = np.diff(ndtr(up_to / np.sqrt(1 - correlation**2))).mean(axis=1) * first[:, None]
         for _ in range(3):  # the points leave the columns a little off
             shares *= second / np.maximum(shares.sum(axis=0), 1e-300)
             shares *= (first / np.maximum(shares.sum(axis=1), 1e-300))[:, None]
-        return np.asarray((shares - np.outer(first, second)) * self.on_scale[a] * self.on_scale[b])
-
-
-def _density(x: Array, y: Array, correlation: Array) -> Array:
-    """Return the density of two normal scores by their correlation."""
-    rest = 1 - correlation**2
-    exponent = (x * x - 2 * correlation * x * y + y * y) / (2 * rest)
-    return np.asarray(np.exp(-exponent) / (2 * np.pi * np.sqrt(rest)))
-
-
-def _without_noise(correlations: Array, variances: Array) -> Array:
-    """Shrink noisy correlations: their eigenvalues, then what these do not explain."""
-    apart, size = variances > 0, len(correlations)
-    if not apart.any():
-        return correlations
-    values, vectors = np.linalg.eigh(correlations)
-    edge = 4 * size * variances.sum() / (size * (size - 1))
-    kept = np.sign(values) * np.sqrt(np.maximum(values**2 - edge, 0.0))
-    common = apart * ((vectors * kept) @ vectors.T)
-    rest = correlations - common
-    signal = max(float((rest[apart] ** 2 - variances[apart]).mean()), 0.0)
-    shrunk = common + rest * signal / np.maximum(signal + variances, 1e-12)
-    return np.asarray(np.clip(shrunk, -1.0, 1.0))
+        return np.asarray(
+            (shares - np.outer(first, second)) * self._on_scale[a] * self._on_scale[b]
+        )
 
 
 def depend_strongly(model: ReferenceModel) -> bool:
     """Return whether the measured halves show columns that depend strongly on each other."""
-    halves = Halves(model)
-    at = np.triu(halves.variances) > 0
-    squares, noise = halves.correlations[at] ** 2, halves.variances[at]
-    excess = float((squares / noise).sum()) - squares.size
-    sure = excess > SURE * math.sqrt(2 * squares.size)
-    return sure and float((squares - noise).mean()) >= STRONG
+    signal, noise = Halves(model).signal()
+    return signal >= max(STRONG, SURE * noise)
 
 
 def more_rho(pairs: int, total: float, left: float) -> float:
@@ -168,7 +141,7 @@ def fill_pairs(model: ReferenceModel) -> dict[Clique, Array]:
     if depend_strongly(model):
         halves = Halves(model)
         scores = halves.scores()
-        for a, b in zip(*np.triu(halves.variances).nonzero()):
+        for a, b in halves.pairs:
             pair = halves.columns[a], halves.columns[b]
             inside = halves.interaction(a, b, float(scores[a, b]))
             found[pair] = np.zeros(model.domain.shape(pair))
