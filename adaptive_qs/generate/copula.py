@@ -18,16 +18,6 @@ from adaptive_qs.residual import ReferenceModel
 
 Array = NDArray[np.float64]
 
-SURE = 3.0
-"""Standard deviations by which the sum of squared correlations exceeds what noise alone makes."""
-STRONG = 0.25
-"""Least mean squared correlation of halves. Normal scores have correlations of about 0.7 then, and
-an L1 distance from independence of 0.5."""
-ERROR_OF_STD = 0.8
-"""L1 error (share of the rows) of a pair by the noise of the correlation of its halves: π/2 to that
-of normal scores, (2/π)√(2/π) from there."""
-OTHERWISE = 0.075
-"""Assumed mean L1 error of pairs that are measured."""
 GRID = np.tanh(np.linspace(-4.0, 4.0, 401))
 """Correlations at which joint shares are tabulated."""
 LEAST_EIGENVALUE = 0.01
@@ -71,10 +61,14 @@ class Halves:
                 self.pairs.append((a, b))
 
     def signal(self) -> tuple[float, float]:
-        """Return the mean squared correlation without noise, and what noise alone makes of it."""
-        some = [self.correlations[pair] ** 2 - self.variances[pair] for pair in self.pairs]
-        noise = [self.variances[pair] ** 2 for pair in self.pairs]
-        return math.fsum(some) / len(some), math.sqrt(2 * math.fsum(noise)) / len(some)
+        """Return the mean squared correlation, and the deviation that noise alone gives it.
+
+        Pairs count by what is known of their squares.
+        """
+        squares = np.array([self.correlations[pair] ** 2 for pair in self.pairs])
+        noise = np.array([self.variances[pair] for pair in self.pairs])
+        mean = float(np.average(squares - noise, weights=noise**-2))
+        return mean, math.sqrt(2 / math.fsum(noise**-2))
 
     def scores(self) -> Array:
         """Return the correlations of normal scores: positive definite, ones on the diagonal."""
@@ -114,36 +108,17 @@ class Halves:
         )
 
 
-def depend_strongly(model: ReferenceModel) -> bool:
-    """Return whether the measured halves show columns that depend strongly on each other."""
-    signal, noise = Halves(model).signal()
-    return signal >= max(STRONG, SURE * noise)
-
-
-def more_rho(pairs: int, total: float, left: float) -> float:
-    """Return ρ of a precise measurement of the halves of so many pairs.
-
-    With the part s of the budget that is left, pairs that are filled are off by a/√s and others by
-    b/√(1 − s), b = ``OTHERWISE``. The sum is least where s / (1 − s) = (a/b)^(2/3).
-    """
-    error = ERROR_OF_STD * math.sqrt(pairs / (2 * left)) / total
-    ratio = (error / OTHERWISE) ** (2 / 3)
-    return left * ratio / (1 + ratio)
-
-
 def fill_pairs(model: ReferenceModel) -> dict[Clique, Array]:
-    """Return how pairs of ordered columns depend on each other, if their halves do so strongly.
+    """Return how pairs of ordered columns depend on each other, if halves were measured.
 
     Returns:
         By pair of attributes, joint shares of codes less the products of their shares.
     """
-    found = dict[Clique, Array]()
-    if depend_strongly(model):
-        halves = Halves(model)
-        scores = halves.scores()
-        for a, b in halves.pairs:
-            pair = halves.columns[a], halves.columns[b]
-            inside = halves.interaction(a, b, float(scores[a, b]))
-            found[pair] = np.zeros(model.domain.shape(pair))
-            found[pair][: inside.shape[0], : inside.shape[1]] = inside
+    halves, found = Halves(model), dict[Clique, Array]()
+    scores = halves.scores()
+    for a, b in halves.pairs:
+        pair = halves.columns[a], halves.columns[b]
+        inside = halves.interaction(a, b, float(scores[a, b]))
+        found[pair] = np.zeros(model.domain.shape(pair))
+        found[pair][: inside.shape[0], : inside.shape[1]] = inside
     return found

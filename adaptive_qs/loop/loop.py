@@ -30,7 +30,7 @@ from adaptive_qs.loop.estimates import (
     compared_with,
     product_reference,
 )
-from adaptive_qs.loop.expected import ProjectedEstimates, mean_error
+from adaptive_qs.loop.expected import ProjectedEstimates, mean_error, rho_to_fill
 from adaptive_qs.loop.planner import Errors
 from adaptive_qs.privacy.counts import PrivateTable
 from adaptive_qs.privacy.events import UNITS_PER_RHO
@@ -120,8 +120,8 @@ def run_loop(
             selecting = for_selection(estimates, workload, budget, opened=bool(rounds))
             every = CandidateSet(workload, selecting.model.domain, selecting.cost)
             world = _PrivateWorld(table, mechanisms, selecting, every, workers)
-            halves = measure_halves(table, mechanisms, selecting, every.cliques, budget)
-            for past in chain(halves, choose_rounds(world, every, budget, opening.precisions)):
+            first = measure_halves(table, mechanisms, selecting, every.cliques, budget)
+            for past in chain(first, choose_rounds(world, every, budget, opening.precisions)):
                 rounds.append(past)
                 on_round(past, budget.spent_share)
             reference = estimates.model.reference
@@ -300,24 +300,26 @@ def measure_halves(
 ) -> Iterator[Round]:
     """Look at the halves of pairs of ordered columns, and yield a round without a clique.
 
-    If most depend strongly, they are measured again, and a copula fills unmeasured pairs.
+    Where it pays, they are measured again, and a copula fills unmeasured pairs.
     """
     model = estimates.model
     if not (pairs := pairs_of_halves(model.domain, candidates)):
         return
-    from adaptive_qs.generate.copula import depend_strongly, fill_pairs, more_rho  # few need it
+    from adaptive_qs.generate.copula import Halves, fill_pairs  # few runs need it
 
-    private = table.at_levels(model.domain)
-    for find_rho in look_rho, more_rho:
-        rho = find_rho(len(pairs), estimates.total, budget.left)
+    private, size = table.at_levels(model.domain), (len(pairs), estimates.total)
+
+    def measure(rho: float) -> Round:
         each = dict.fromkeys(pairs, 2 * rho / (estimates.cost(pairs[0]) * len(pairs)))
         variances = measure_residuals(private, mechanisms, estimates, each)
         budget.pay(rho, len(pairs))
-        yield Round((), variances, RoundBudget(0.0, rho), 0.0, 0.0, 0)
-        if not depend_strongly(model):
-            return
-    for one in filter(None, (estimates, estimates.unsmoothed)):
-        one.model.fill.update(fill_pairs(model))
+        return Round((), variances, RoundBudget(0.0, rho), 0.0, 0.0, 0)
+
+    yield measure(look_rho(*size, budget.left))
+    if rho := rho_to_fill(*Halves(model).signal(), *size, budget.left):
+        yield measure(rho)
+        for one in filter(None, (estimates, estimates.unsmoothed)):
+            one.model.fill.update(fill_pairs(model))
 
 
 def measure_marginals(

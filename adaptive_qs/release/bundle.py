@@ -157,7 +157,7 @@ class Bundle:
         """Estimates of every marginal, the same to the last bit for the same bundle."""
         noise = noise_by_attribute(self.strategies)
         model = ReferenceModel(self.domain, self.reference, self.estimates, noise)
-        if self.domain.halved:
+        if sum(not past.clique for past in self.rounds) > 1:
             from adaptive_qs.generate.copula import fill_pairs  # few releases need it
 
             model.fill.update(fill_pairs(model))
