@@ -116,7 +116,6 @@ def run_loop(
             rounds.append(past)
             on_round(past, budget.spent_share)
         if not opening.all_spent:
-            # While the loop selects, another reference may stand in, and levels be on offer.
             selecting = for_selection(estimates, workload, budget, opened=bool(rounds))
             every = CandidateSet(workload, selecting.model.domain, selecting.cost)
             world = _PrivateWorld(table, mechanisms, selecting, every, workers)

@@ -13,11 +13,12 @@ from scipy.stats import multivariate_normal
 
 from adaptive_qs import Synthesizer
 from adaptive_qs.domain import Attribute, Domain
-from adaptive_qs.generate.copula import Halves, fill_pairs, more_rho
+from adaptive_qs.generate.copula import Halves, fill_pairs
 from adaptive_qs.generate.rows import SynthesisSettings
 from adaptive_qs.levels import find_halves
 from adaptive_qs.loop.candidates import LOOK_SHARE, LOOK_STD, look_rho, pairs_of_halves
 from adaptive_qs.loop.estimates import measurement_cost
+from adaptive_qs.loop.expected import rho_to_fill
 from adaptive_qs.residual import ReferenceModel, ResidualEstimate
 from adaptive_qs.workload.workload import Workload
 
@@ -170,11 +171,20 @@ def test_the_look_costs_little_or_nothing(pairs):
         assert LOOK_STD * (1 - 1e-9) <= std <= 1
     else:
         assert math.sqrt(pairs / (2 * LOOK_SHARE * rho)) / rows > 1
-    assert 0 < more_rho(pairs, rows, rho) < rho
     halves = tuple(find_halves(i, np.full(20, 0.05)) for i in range(6))
     domain = Domain(SCALE.attributes, halves, halved=True)
     assert len(pairs_of_halves(domain, Workload.all_ways(SCALE, 2).closure)) == 15
     assert measurement_cost(domain, (domain.medians[0], domain.medians[1])) == 0.25
+
+
+@pytest.mark.parametrize(
+    ("correlation", "rho", "pays"), [(0.6, 1e-5, True), (0.6, 1e-2, False), (0.1, 1e-5, False)]
+)
+def test_pairs_are_filled_where_that_leaves_least(correlation, rho, pays):
+    """With much budget all pairs are measured, and weak dependence is not worth it."""
+    found = rho_to_fill(correlation**2, 0.01, 45, 20_000.0, rho)
+    assert 0 < found < rho if pays else found == 0
+    assert rho_to_fill(correlation**2, correlation**2, 45, 20_000.0, rho) == 0  # may be noise
 
 
 def test_a_loop_that_measures_halves_replays_on_a_neighbour():

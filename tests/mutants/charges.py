@@ -5,7 +5,6 @@ from dataclasses import replace
 from fractions import Fraction
 from unittest import mock
 
-from adaptive_qs.generate import copula
 from adaptive_qs.ledger.book import LedgerBook
 from adaptive_qs.ledger.run import LedgerRun
 from adaptive_qs.loop import budget, estimates, loop
@@ -49,9 +48,9 @@ def private_groups(original, *given):
     return replace(found, groupings=found.groupings[int(SEEN[0].count(())) % 2 :])
 
 
-@peeking(copula, "depend_strongly", "halves measured again by private counts", checks.levels)
-def private_dependence(original, model):
-    return bool(int(SEEN[0].count(())) % 2)
+@peeking(loop, "rho_to_fill", "halves measured again by private counts", checks.levels)
+def private_dependence(original, *given):
+    return given[-1] / 2 * (int(SEEN[0].count(())) % 2)
 
 
 @mutant("a strategy charged for its shortest column", checks.strategies)
