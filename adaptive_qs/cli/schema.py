@@ -53,7 +53,7 @@ def init(
     With --out it also lists the columns and the points to review. Of a set of tables, it proposes
     one table at a time: put these schemas under "tables", and add "keys".
     """
-    from adaptive_qs.evaluation.finding import proposed_rules
+    from adaptive_qs.evaluation.finding import propose_rules
     from adaptive_qs.table.dictionary import read_dictionary
     from adaptive_qs.table.propose import propose
 
@@ -67,8 +67,7 @@ def init(
         raise InputError("--ask needs --out, the schema file that gets the answers.")
     known = None if options.dictionary is None else read_dictionary(options.dictionary)
     with io.readable(data) as table:
-        schema = propose(table, known)
-        schema = schema.with_rules(proposed_rules(table, schema))
+        schema = propose_rules(table, propose(table, known))
     if out is None:
         io.warn("This schema was taken from the data and is not private. Review it.")
         io.emit(schema.to_json(reasons=True))

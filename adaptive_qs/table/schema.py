@@ -193,10 +193,12 @@ class Schema(Reviewed):
         check_values(ruleset)
         return ruleset
 
-    def with_rules(self, texts: Iterable[str]) -> Self:
-        """Return the same schema with more rules, with an open question each."""
+    def with_rules(self, found: Iterable[tuple[str, tuple[tuple[str, ...], ...]]]) -> Self:
+        """Return the same schema with more rules and their tables, with an open question each."""
         why = ("holds in all rows that were read",)
-        added = tuple(DeclaredRule(rule=text, open=("rule",), why=why) for text in texts)
+        added = tuple(
+            DeclaredRule(rule=text, table=table, open=("rule",), why=why) for text, table in found
+        )
         return self.changed(rules=(*self.rules, *added))
 
     def with_columns(self, columns: Iterable[ColumnBase]) -> Self:
