@@ -63,7 +63,6 @@ class Domain:
     Attributes:
         attributes: in order.
         groupings: their levels above the codes; the levels of one attribute from fine to coarse.
-        halved: whether halves are among the groupings; see :attr:`medians`.
 
     Raises:
         SchemaError: no attributes, or a name that occurs twice.
@@ -72,7 +71,6 @@ class Domain:
 
     attributes: tuple[Attribute, ...]
     groupings: tuple[Grouping, ...] = ()
-    halved: bool = False
 
     def __post_init__(self) -> None:
         if not self.attributes:
@@ -140,8 +138,7 @@ class Domain:
             raise ValueError("the attributes of a marginal are not in order")
         chosen = []
         for column, number in zip(columns, groups, strict=True):
-            levels = {*self.chain(column), self.medians.get(column, column)}
-            found = [i for i in levels if self._level_sizes[i] == number]
+            found = [i for i in self.chain(column) if self._level_sizes[i] == number]
             if len(found) != 1:
                 raise ValueError("an attribute has no level with this number of groups")
             chosen += found
@@ -175,12 +172,9 @@ class Domain:
         coarser: list[list[int]] = [[] for _ in self.attributes]
         chains: dict[int, tuple[int, ...]] = {}
         for position in range(len(self._attributes_by_axis) - 1, -1, -1):
-            i = self._attributes_by_axis[position]
-            if self.medians.get(i) == position:
-                chains[position] = (position,)
-                continue
-            coarser[i].insert(0, position)
-            chains[position] = tuple(coarser[i])
+            behind = coarser[self._attributes_by_axis[position]]
+            behind.insert(0, position)
+            chains[position] = tuple(behind)
         return tuple(chains[position] for position in range(len(chains)))
 
     @cached_property
@@ -197,18 +191,6 @@ class Domain:
         if not self.groupings:
             return tuple(clique)
         return tuple(self._attributes_by_axis[i] for i in clique)
-
-    @cached_property
-    def medians(self) -> dict[int, int]:
-        """The level of two halves of an attribute, in no chain: no marginal is measured over them.
-
-        They show how two columns depend on each other. Other levels of two groups are declared.
-        """
-        return {
-            one.attribute: len(self) + k
-            for k, one in enumerate(self.groupings if self.halved else ())
-            if one.number == 2 and one.groups not in self.attributes[one.attribute].declared
-        }
 
     def chain(self, position: int) -> tuple[int, ...]:
         """Return a position and the coarser levels of its attribute, from fine to coarse."""

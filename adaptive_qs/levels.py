@@ -149,11 +149,6 @@ def nested_groupings(
     return levels
 
 
-def find_halves(attribute: int, shares: NDArray[np.float64]) -> Grouping:
-    """Return the two halves of an attribute's codes, cut near the median of their shares."""
-    return Grouping(attribute, tuple(_cut(shares, 2).tolist()))
-
-
 def _in_order(
     shares: NDArray[np.float64], ordered: bool, declared: Sequence[NDArray[np.int64]]
 ) -> NDArray[np.intp]:

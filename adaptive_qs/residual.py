@@ -66,8 +66,10 @@ class ReferenceModel:
         column_noise: for attributes whose own residual is measured by a strategy, the covariance of
             its noise at precision 1, shape (n, n) and with trace n − 1. All other residuals have
             ⊗(I − 11ᵀ/n).
-        fill: by pair of attributes, joint shares of codes less the products of their shares: the
-            component of pairs of which at most the halves were measured.
+
+    Attributes:
+        copula: by pair of attributes, joint shares of codes over their products, in tables that
+            are fitted and as far as the pair was not measured.
 
     Raises:
         ValueError: a reference is no strictly positive distribution of the right size.
@@ -79,7 +81,6 @@ class ReferenceModel:
         reference: Sequence[Array],
         estimates: Mapping[Clique, ResidualEstimate] | None = None,
         column_noise: Mapping[int, Array] | None = None,
-        fill: Mapping[Clique, Array] | None = None,
     ) -> None:
         if tuple(q.shape for q in reference) != tuple((n,) for n in domain.sizes):
             raise ValueError("the reference needs one distribution per attribute, of its size")
@@ -87,14 +88,14 @@ class ReferenceModel:
             raise ValueError("each reference distribution must be strictly positive and sum to 1")
         self.domain = domain
         self.reference = tuple(reference)
-        self.column_noise, self.fill = dict(column_noise or {}), dict(fill or {})
+        self.column_noise = dict(column_noise or {})
+        self.copula: Mapping[Clique, Array] = {}
         self._uniform = not domain.groupings and all(np.ptp(q) == 0 for q in reference)
         codes = [domain.columns((i,))[0] for i in range(domain.positions)]
         self._shares = [
             reference[code] if i == code else domain.groups(code, i).sums(reference[code], 0)
             for i, code in enumerate(codes)
         ]
-        self._halves = {*domain.medians.values()}
         self._estimates: dict[Clique, ResidualEstimate] = {}
         self._over: dict[Clique, list[Clique]] = {}
         self._around: list[list[Clique]] = [[] for _ in domain.sizes]
@@ -152,7 +153,7 @@ class ReferenceModel:
         near = min((self._around[i] for i in columns), key=len, default=self._over)
         for above in [c for c in near if columns.issubset(c)]:
             for measured in self._over[above]:
-                if self.fill or self.domain.is_below(residual, measured):
+                if self.domain.is_below(residual, measured):
                     self._own.pop(measured, None)
             self._sums.pop(above, None)
 
@@ -165,21 +166,6 @@ class ReferenceModel:
                 self._around[attribute].append(columns)
         self._over[columns].append(residual)
 
-    @property
-    def filled(self) -> list[Clique]:
-        """Pairs that are filled: no residual but that of their halves was measured."""
-        return [pair for pair in self.fill if self._is_looked_at(self._over.get(pair, ()))]
-
-    @property
-    def connected(self) -> list[Clique]:
-        """Attributes of measured residuals and filled pairs; halves alone do not count."""
-        own = (columns for columns, over in self._over.items() if not self._is_looked_at(over))
-        return [*own, *self.filled]
-
-    def _is_looked_at(self, over: Sequence[Clique]) -> bool:
-        """Return whether residuals of the same attributes are that of their halves alone."""
-        return len(over) == 1 and bool(over[0]) and self._halves.issuperset(over[0])
-
     def component(self, clique: Clique) -> Array | None:
         """Return the measured interaction of a clique's attributes (rows); None if none was.
 
@@ -190,9 +176,6 @@ class ReferenceModel:
         over = self._over.get(columns)
         if over is None:
             return None
-        if self._halves and self._is_looked_at(over):
-            fill = self.fill.get(columns)
-            return None if fill is None else self.total * self.domain.summed(fill, columns, clique)
         if len(clique) < 2:
             return self._single(clique)
         if over == [clique]:

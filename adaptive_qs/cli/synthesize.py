@@ -179,10 +179,8 @@ def _describe_measured(release: Release) -> list[str]:
     names = (release.domain.clique_names(clique) for clique in measured)
     coarse = len(taken - set(names)) if release.domain.groupings else 0
     grouped = f" at full resolution, {coarse:,} with grouped codes" if coarse else ""
-    looks = [past for past in release.rounds if not past.clique]
-    halves = f", halves of {counted(len(looks[0].noise_variances), 'pair')}" if looks else ""
-    rounds = counted(len(release.rounds) - len(looks), "round")
-    return [f"{len(measured):,} of {whole}{grouped}{halves}; {rounds}"]
+    rounds = counted(len(release.rounds), "round")
+    return [f"{len(measured):,} of {whole}{grouped}; {rounds}"]
 
 
 def _list_measured(release: Release, cliques: Sequence[Clique]) -> list[Clique]:

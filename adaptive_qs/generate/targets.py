@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +36,11 @@ class Target:
     def scaled(self, factor: float) -> Target:
         """Return the target of a table with ``factor`` times as many rows."""
         return Target(self.clique, self.counts * factor, self.noise_std * factor)
+
+    def times(self, ratio: Array) -> Target:
+        """Return the target with other shares and as many rows."""
+        counts = self.counts * ratio
+        return replace(self, counts=counts * (self.counts.sum() / counts.sum()))
 
 
 def make_target(
@@ -270,6 +276,12 @@ def _smooth(  # type: ignore[no-untyped-def]
         variances[i] = square / total - means[i] ** 2
 
 
+def filled_pairs(model: ReferenceModel, measured: Iterable[Clique]) -> dict[Clique, Array]:
+    """Return the copula of the pairs that are in no measured clique."""
+    held = {pair for c in measured for pair in combinations(model.domain.columns(c), 2)}
+    return {pair: ratio for pair, ratio in model.copula.items() if pair not in held}
+
+
 def single_targets(model: ReferenceModel) -> list[Target]:
     """Return the denoised counts of every column, with the noise of their measurement."""
     return [single_target(model, i) for i in range(len(model.domain))]
@@ -309,5 +321,4 @@ def denoise_model(model: ReferenceModel, singles: Sequence[Target]) -> Reference
         if measured is not None:
             residual = decompose(target.counts, target.clique, target.clique)
             estimates[target.clique] = ResidualEstimate(residual, measured.precision)
-    reference = positive_shares(singles)
-    return ReferenceModel(model.domain, reference, estimates, model.column_noise, model.fill)
+    return ReferenceModel(model.domain, positive_shares(singles), estimates, model.column_noise)

@@ -79,8 +79,7 @@ def ruled_model(model: ReferenceModel, zeros: Zeros) -> ReferenceModel:
             counts = np.where(allowed, model.marginal(clique), 0.0)
             residual = decompose(counts, clique, clique)
             estimates[clique] = ResidualEstimate(residual, measured.precision)
-    noise = model.column_noise
-    return ReferenceModel(model.domain, model.reference, estimates, noise, model.fill)
+    return ReferenceModel(model.domain, model.reference, estimates, model.column_noise)
 
 
 def independent_target(zero: Zero, singles: Sequence[Array]) -> Target:

@@ -19,7 +19,7 @@ from adaptive_qs.cliques import AXES, Array, Integers
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.generate.exact import can_fit
 from adaptive_qs.generate.rows import SynthesisSettings
-from adaptive_qs.levels import find_halves, nested_groupings
+from adaptive_qs.levels import nested_groupings
 from adaptive_qs.loop.expected import LEAST_ERROR
 from adaptive_qs.loop.planner import ConditionalPlanner, Errors
 from adaptive_qs.residual import ReferenceModel
@@ -45,11 +45,7 @@ MOST_SPREAD = 2**20
 
 
 def with_levels(
-    domain: Domain,
-    model: ReferenceModel,
-    candidates: Sequence[Clique],
-    error: float,
-    left: float = 0.0,
+    domain: Domain, model: ReferenceModel, candidates: Sequence[Clique], error: float
 ) -> Domain:
     """Return the domain with the levels at which marginals are offered, if these are worth it.
 
@@ -58,7 +54,6 @@ def with_levels(
         model: what was released of single columns.
         candidates: marginals on offer over codes.
         error: :func:`~adaptive_qs.loop.expected.mean_error` of them.
-        left: ρ for all of them; ordered attributes have halves if a look at these pays.
     """
     several = [clique for clique in candidates if len(clique) > 1]
     plain = max(map(len, several), default=0) > AXES
@@ -74,7 +69,7 @@ def with_levels(
     while groupings:
         found = replace(domain, groupings=tuple(groupings))
         if len(at_levels(found, candidates)) <= MOST_CANDIDATES:
-            return _with_halves(found, model, candidates, left)
+            return found
         most = max(grouping.number for grouping in groupings)
         groupings = [grouping for grouping in groupings if grouping.number < most]
     return domain
@@ -87,41 +82,20 @@ LOOK_STD = 0.25
 """Standard deviation of a correlation of halves that is enough for it."""
 
 
+def pairs_to_look_at(domain: Domain, candidates: Sequence[Clique]) -> list[Clique]:
+    """Return the pairs of ordered columns among the candidates, if levels are on offer."""
+    ordered = {i for i, one in enumerate(domain.attributes) if one.ordered and one.size > 2}
+    return [c for c in candidates if len(c) == 2 and ordered >= {*c}] if domain.groupings else []
+
+
 def look_rho(pairs: int, total: float, left: float) -> float:
-    """Return ρ of a look at halves; 0 if its noise would exceed any correlation.
+    """Return ρ of a look at the halves of so many pairs; 0 if noise would exceed any correlation.
 
-    The residual of two halves has cost 1/4, so that P pairs at ρ have correlations with the
-    standard deviation √(P/2ρ) / rows.
-
-    Args:
-        pairs: number of pairs.
-        total: number of rows.
-        left: ρ for this and all later measurements.
+    At ρ, P pairs have correlations with the standard deviation √(P/2ρ) / rows.
     """
     needed = pairs / (2 * max(total, 1.0) ** 2)  # for a standard deviation of 1
     most = LOOK_SHARE * left
     return min(most, needed / LOOK_STD**2) if needed <= most else 0.0
-
-
-def _with_halves(
-    domain: Domain, model: ReferenceModel, candidates: Sequence[Clique], left: float
-) -> Domain:
-    """Return the domain with two halves of each ordered attribute, if a look at pairs pays."""
-    halves = [
-        find_halves(i, model.reference[i])
-        for i, one in enumerate(domain.attributes)
-        if one.ordered and one.size > 2 and all(max(level) > 1 for level in one.declared)
-    ]
-    found = replace(domain, groupings=(*domain.groupings, *halves), halved=True)
-    worth = look_rho(len(pairs_of_halves(found, candidates)), model.total, left) > 0
-    return found if worth else domain
-
-
-def pairs_of_halves(domain: Domain, candidates: Sequence[Clique]) -> list[Clique]:
-    """Return the halves of the pairs of ordered columns among the candidates."""
-    medians = domain.medians
-    pairs = (c for c in candidates if len(c) == 2 and medians.keys() >= {*c})
-    return [(medians[i], medians[j]) for i, j in pairs]
 
 
 def at_levels(domain: Domain, cliques: Sequence[Clique]) -> tuple[Clique, ...]:

@@ -30,7 +30,7 @@ from adaptive_qs.loop.candidates import (
     JointPlan,
     look_rho,
     measurable_cliques,
-    pairs_of_halves,
+    pairs_to_look_at,
     with_levels,
 )
 from adaptive_qs.loop.estimates import Estimates, measurement_cost
@@ -151,8 +151,8 @@ class LoopForecast:
             model = ReferenceModel(domain, shares, {(): total})
             candidates = measurable_cliques(self.workload)
             error = mean_error(shares, rows, candidates, left)
-            domain = with_levels(domain, model, candidates, error, left)
-            left -= look_rho(len(pairs_of_halves(domain, candidates)), rows, left)
+            domain = with_levels(domain, model, candidates, error)
+            left -= look_rho(len(pairs_to_look_at(domain, candidates)), rows, left)
         return _Start(rows, _Choices(self.workload, domain, kept), first, left)
 
     def _loops(self, rows: int) -> Iterator[Iterable[tuple[Clique, tuple[int, ...]]]]:

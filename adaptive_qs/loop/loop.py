@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import partial
 from itertools import chain
 from typing import NamedTuple, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from adaptive_qs.domain import Clique
 from adaptive_qs.loop.budget import LoopBudget, LoopSettings, RoundBudget, RoundPlan, plan_opening
@@ -20,7 +22,7 @@ from adaptive_qs.loop.candidates import (
     JointPlan,
     look_rho,
     measurable_cliques,
-    pairs_of_halves,
+    pairs_to_look_at,
     with_levels,
 )
 from adaptive_qs.loop.estimates import (
@@ -28,11 +30,12 @@ from adaptive_qs.loop.estimates import (
     Estimates,
     Strategies,
     compared_with,
+    halves_query,
     product_reference,
 )
 from adaptive_qs.loop.expected import ProjectedEstimates, mean_error, rho_to_fill
 from adaptive_qs.loop.planner import Errors
-from adaptive_qs.privacy.counts import PrivateTable
+from adaptive_qs.privacy.counts import Measurement, PrivateTable
 from adaptive_qs.privacy.events import UNITS_PER_RHO
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.privacy.scores import PrivateErrors
@@ -70,6 +73,8 @@ class LoopResult:
     rounds: tuple[Round, ...]
     initial_rho: float
     strategies: Strategies
+    halves: Sequence[float] = ()
+    """What was measured of the halves of pairs that a copula fills; see `generate/copula.py`."""
 
 
 OnRound = Callable[[Round, float], None]
@@ -108,7 +113,7 @@ def run_loop(
     for precisions in budget.for_columns(workload, estimates):
         measure_residuals(table, mechanisms, estimates, precisions)
     estimates = with_columns_as_reference(estimates, budget.settings)
-    rounds: list[Round] = []
+    rounds, halves = list[Round](), list[float]()
     if measurable_cliques(workload):  # together, where choosing would cost more than it gains
         opening = plan_opening(estimates, workload, budget.left, budget.settings)
         measure = partial(measure_marginals, table, mechanisms, estimates)
@@ -119,13 +124,13 @@ def run_loop(
             selecting = for_selection(estimates, workload, budget, opened=bool(rounds))
             every = CandidateSet(workload, selecting.model.domain, selecting.cost)
             world = _PrivateWorld(table, mechanisms, selecting, every, workers)
-            first = measure_halves(table, mechanisms, selecting, every.cliques, budget)
+            first = world.measure_halves(every, budget)
             for past in chain(first, choose_rounds(world, every, budget, opening.precisions)):
                 rounds.append(past)
                 on_round(past, budget.spent_share)
-            reference = estimates.model.reference
-            estimates = (selecting.unsmoothed or selecting).with_reference(reference)
-    return LoopResult(estimates.model, tuple(rounds), budget.initial, strategies)
+            selecting, halves = selecting.unsmoothed or selecting, world.halves
+            estimates = selecting.with_reference(estimates.model.reference)
+    return LoopResult(estimates.model, tuple(rounds), budget.initial, strategies, halves)
 
 
 Precisions = Mapping[Clique, Mapping[Clique, float]]
@@ -215,6 +220,7 @@ class _PrivateWorld:
         self._estimates = estimates
         self._errors = PrivateErrors(self._table, every.cliques, every.weights, workers)
         self._projected = ProjectedEstimates(every.domain, every.cliques, workers)
+        self.halves: list[float] = []
 
     @property
     def total(self) -> float:
@@ -246,6 +252,37 @@ class _PrivateWorld:
 
     def measure(self, precisions: Precisions) -> list[Measured]:
         return measure_marginals(self._table, self._mechanisms, self._estimates, precisions)
+
+    def measure_halves(self, every: CandidateSet, budget: LoopBudget) -> Iterator[Round]:
+        """Look at the halves of pairs of ordered columns, and yield a round without a clique.
+
+        Where it pays, they are measured again, so that a copula can fill unmeasured pairs.
+        """
+        pairs = pairs_to_look_at(every.domain, every.cliques)
+        size = len(pairs), self.total
+        if not (rho := look_rho(*size, budget.left)):
+            return
+        from adaptive_qs.generate.copula import Halves, signal_of  # few runs need it
+
+        halves = Halves(self._estimates.model, pairs)
+        queries = [halves_query(every.domain, pair, halves.signs) for pair in pairs]
+
+        def measure(rho: float) -> tuple[Round, NDArray[np.float64], float]:
+            variance = len(pairs) / (2 * rho)
+            each = zip(queries, self._table.marginals(pairs))
+            asked = [Measurement(query, one, Fraction(variance)).finely() for query, one in each]
+            sums = np.ravel(self._mechanisms.measure(asked))
+            budget.pay(rho, len(pairs))
+            spent = RoundBudget(0.0, rho)
+            return Round((), dict.fromkeys(pairs, variance), spent, 0.0, 0.0, 0), sums, variance
+
+        past, sums, variance = measure(rho)
+        yield past
+        signal = signal_of(*halves.correlations(sums.tolist(), variance))
+        if rho := rho_to_fill(*signal, *size, budget.left):
+            past, again, other = measure(rho)
+            yield past
+            self.halves = ((sums * other + again * variance) / (variance + other)).tolist()
 
 
 def measure_residuals(
@@ -285,40 +322,9 @@ def for_selection(
     domain, candidates = model.domain, measurable_cliques(workload)
     error = mean_error(model.reference, model.total, candidates, budget.left)
     if settings.levels == "auto" and not opened:
-        domain = with_levels(domain, model, candidates, error, budget.left)
+        domain = with_levels(domain, model, candidates, error)
     found = estimates.with_reference(compared_with(model.reference, error), domain)
     return found.smoothed() if found.smooth_columns else found
-
-
-def measure_halves(
-    table: PrivateTable,
-    mechanisms: Mechanisms,
-    estimates: Estimates,
-    candidates: Sequence[Clique],
-    budget: LoopBudget,
-) -> Iterator[Round]:
-    """Look at the halves of pairs of ordered columns, and yield a round without a clique.
-
-    Where it pays, they are measured again, and a copula fills unmeasured pairs.
-    """
-    model = estimates.model
-    if not (pairs := pairs_of_halves(model.domain, candidates)):
-        return
-    from adaptive_qs.generate.copula import Halves, fill_pairs  # few runs need it
-
-    private, size = table.at_levels(model.domain), (len(pairs), estimates.total)
-
-    def measure(rho: float) -> Round:
-        each = dict.fromkeys(pairs, 2 * rho / (estimates.cost(pairs[0]) * len(pairs)))
-        variances = measure_residuals(private, mechanisms, estimates, each)
-        budget.pay(rho, len(pairs))
-        return Round((), variances, RoundBudget(0.0, rho), 0.0, 0.0, 0)
-
-    yield measure(look_rho(*size, budget.left))
-    if rho := rho_to_fill(*Halves(model).signal(), *size, budget.left):
-        yield measure(rho)
-        for one in filter(None, (estimates, estimates.unsmoothed)):
-            one.model.fill.update(fill_pairs(model))
 
 
 def measure_marginals(

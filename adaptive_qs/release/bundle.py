@@ -88,6 +88,9 @@ class _Strategy(BaseModel):
     tell what was added to the counts."""
 
 
+_Sum = Annotated[float, Field(ge=-(2.0**62), le=2.0**62)]
+
+
 class _Record(BaseModel):
     """How the numbers came about: `record.json`."""
 
@@ -98,6 +101,8 @@ class _Record(BaseModel):
     strategies: Annotated[tuple[_Strategy, ...], FailFast()] = ()
     """Columns that were measured by more than their cells, since the workload requested more."""
     rounds: Annotated[tuple[RoundRecord, ...], FailFast()]
+    halves: Annotated[tuple[_Sum, ...], FailFast()] = ()
+    """Sums of the products of signs of halves, by pair of the rounds without a marginal."""
     residuals: Annotated[tuple[_Measured, ...], Field(min_length=1), FailFast()]
 
 
@@ -115,6 +120,7 @@ class Bundle:
         events: every charge, in order.
         groupings: the levels of attributes above their codes.
         strategies: how single columns were measured, where not by their cells.
+        halves: what rounds without a marginal measured of halves, if a copula fills pairs.
 
     Raises:
         ValueError: parts that do not fit each other.
@@ -129,6 +135,7 @@ class Bundle:
     events: tuple[Event, ...]
     groupings: tuple[Grouping, ...] = ()
     strategies: Mapping[int, ColumnStrategy] = field(default_factory=dict)
+    halves: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         if self.schema.fingerprint != self.manifest.schema_fingerprint:
@@ -140,7 +147,8 @@ class Bundle:
             raise ValueError("mu is not that of the charges")
         if () not in self.estimates:
             raise ValueError("the number of rows is not among the estimates")
-        if self.manifest.unconnected != unconnected_columns(self.workload, self.model().connected):
+        measured = [*map(self.domain.columns, self.estimates), *self._looks()[0]]
+        if self.manifest.unconnected != unconnected_columns(self.workload, measured):
             raise ValueError("the unconnected columns are not the manifest's")
         if self.manifest.resolutions != list_resolutions(self.rounds, self.domain):
             raise ValueError("what rounds measured is not what the manifest says")
@@ -150,18 +158,26 @@ class Bundle:
     @cached_property
     def domain(self) -> Domain:
         """The columns, with the levels at which they were measured."""
-        halved = any(not past.clique for past in self.rounds)
-        return replace(self.workload.domain, groupings=self.groupings, halved=halved)
+        return replace(self.workload.domain, groupings=self.groupings)
 
     def model(self) -> ReferenceModel:
         """Estimates of every marginal, the same to the last bit for the same bundle."""
         noise = noise_by_attribute(self.strategies)
         model = ReferenceModel(self.domain, self.reference, self.estimates, noise)
-        if sum(not past.clique for past in self.rounds) > 1:
-            from adaptive_qs.generate.copula import fill_pairs  # few releases need it
+        pairs, variance = self._looks()
+        if pairs:
+            from adaptive_qs.generate.copula import Halves  # few releases need it
 
-            model.fill.update(fill_pairs(model))
+            model.copula = Halves(model, pairs).ratios(self.halves, variance)
         return model
+
+    def _looks(self) -> tuple[list[Clique], float]:
+        """Return the pairs that a copula fills, and the noise variance of their halves (rows²)."""
+        looks = [past.noise_variances for past in self.rounds if self.halves and not past.clique]
+        pairs = [self.workload.domain.clique(one[0]) for one in looks[0]] if looks else []
+        if len(pairs) != len(self.halves):
+            raise ValueError("halves are not those that rounds measured")
+        return pairs, 1 / sum(1 / one[0][2] for one in looks) if looks else 0.0
 
     def __repr__(self) -> str:
         manifest = self.manifest
@@ -191,6 +207,7 @@ class Bundle:
                 for i, strategy in self.strategies.items()
             ),
             rounds=self.rounds,
+            halves=self.halves,
             residuals=tuple(
                 _Measured(attributes=domain.clique_names(clique), groups=domain.shape(clique),
                           precision=estimate.precision)
@@ -252,8 +269,7 @@ class Bundle:
         groupings = tuple(
             Grouping(domain.clique([level.column])[0], level.groups) for level in record.levels
         )
-        halved = any(not past.clique for past in record.rounds)
-        domain = replace(domain, groupings=groupings, halved=halved)
+        domain = replace(domain, groupings=groupings)
         for past in record.rounds:
             domain.clique_at(past.clique, past.groups)
         check_subsets(Counter(len(one.attributes) for one in record.residuals))
@@ -281,7 +297,7 @@ class Bundle:
         }
         return cls(
             manifest, schema, workload, estimates, tuple(reference), record.rounds, events,
-            groupings, strategies,
+            groupings, strategies, record.halves,
         )  # fmt: skip
 
 

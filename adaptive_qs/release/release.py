@@ -7,6 +7,7 @@ import secrets
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -132,18 +133,21 @@ class Release(Bundle):
         model, unit = result.model, ledger.unit
         rounds = tuple(_round_record(past, model.domain, unit) for past in result.rounds)
         estimates = model.estimates
+        looks = [past.measured for past in result.rounds if result.halves and not past.clique]
         manifest = Manifest(
             **derive_fields(events, schema, TABLES, stamp, unit, loss),
             settings=dict(settings),
             watched_cells=watched_cells,
             most_rows=most_rows,
             ledger=ledger.place,
-            unconnected=unconnected_columns(workload, model.connected),
+            unconnected=unconnected_columns(
+                workload, [*map(model.domain.columns, model.estimates), *chain(*looks)]
+            ),
             resolutions=list_resolutions(rounds, model.domain),
         )
         return cls(
             manifest, schema, workload, estimates, model.reference, rounds, events,
-            model.domain.groupings, result.strategies,
+            model.domain.groupings, result.strategies, tuple(result.halves),
         )  # fmt: skip
 
     @property

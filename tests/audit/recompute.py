@@ -136,12 +136,6 @@ class Released:
         self.levels = {name: [tuple(range(size))] for name, size in self.sizes.items()}
         for level in self.record["levels"]:
             self.levels[level["column"]].append(tuple(level["groups"]))
-        # Halves are no level of a marginal: only rounds without a marginal measure them.
-        looks = [past for past in self.record["rounds"] if not past["clique"]]
-        named = {
-            name for past in looks for names, _, _ in past["noise_variances"] for name in names
-        }
-        self.halves = {name: self.levels[name].pop() for name in named}
         self.strategies = {
             one["column"]: one["queries"] for one in self.record.get("strategies", ())
         }
@@ -189,9 +183,6 @@ class Released:
         most = []
         for name, number in residual:
             levels = self.levels[name]
-            if number == 2 and name in self.halves:
-                most.append(2)
-                continue
             (at,) = (k for k, level in enumerate(levels) if max(level) + 1 == number)
             if len(residual) == 1 or at == len(levels) - 1:
                 most.append(number)

@@ -43,14 +43,9 @@ def groups_with_sums(_, self, table):
 
 
 @peeking(loop, "with_levels", "groups of codes that depend on private counts", checks.levels)
-def private_groups(original, *given):
-    found = original(*given)
+def private_groups(original, domain, model, candidates, error):
+    found = original(domain, model, candidates, error)
     return replace(found, groupings=found.groupings[int(SEEN[0].count(())) % 2 :])
-
-
-@peeking(loop, "rho_to_fill", "halves measured again by private counts", checks.levels)
-def private_dependence(original, *given):
-    return given[-1] / 2 * (int(SEEN[0].count(())) % 2)
 
 
 @mutant("a strategy charged for its shortest column", checks.strategies)
