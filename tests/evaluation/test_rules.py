@@ -468,3 +468,13 @@ def test_schema_init_writes_them_for_review(tmp_path, capsys):
     assert "guests = adults + children" in capsys.readouterr().out
     rules = json.loads(out.read_text())["rules"]
     assert "guests = adults + children" in [r["rule"] for r in rules if r["open"] == ["rule"]]
+    (listed,) = (rule for rule in rules if rule["rule"] == "city determines county")
+    assert (listed["table_file"], "table" in listed) == ("s.table1.csv", False)
+    lines = (tmp_path / "s.table1.csv").read_text().split()
+    assert lines[:2] == ["city,county", "c0,k0"]
+    (tmp_path / "s.table1.csv").write_text("\n".join([lines[0], "c0,k1", *lines[2:]]))
+    (kept,) = (rule for rule in Schema.load(out).declared_rules if rule.table)
+    assert kept.table[:2] == (("c0", "k1"), ("c1", "k0"))
+    (tmp_path / "s.table1.csv").unlink()
+    with pytest.raises(SchemaError, match="cannot be read as the table of a rule"):
+        Schema.load(out)
