@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
 from adaptive_qs.domain import Clique
-from adaptive_qs.residual import ReferenceModel
+from adaptive_qs.residual import ReferenceModel, ResidualEstimate
 
 # A row counts 1 for two columns if it is in equal halves of both, else −1. Their sum, divided by
 # the rows, less what independent columns have, is the covariance of two signs. Divided by their
@@ -33,39 +33,42 @@ class Halves:
     def __init__(self, model: ReferenceModel, pairs: Sequence[Clique]) -> None:
         self._pairs, self._total = pairs, max(model.total, 1.0)
         self.signs = dict[int, NDArray[np.int64]]()
-        self._means, self._cuts, self._ends = dict[int, float](), dict[int, float](), {}
+        self._means, self._cuts, self._on_scale = (dict[int, float]() for _ in range(3))
+        self._ends = dict[int, Array]()
         for i in sorted({i for pair in pairs for i in pair}):
             share = model.reference[i]
             first = int(np.argmin(np.abs(np.cumsum(share)[:-1] - 0.5))) + 1
             self.signs[i] = np.repeat([1, -1], [first, share.size - first])
             self._means[i] = float(share @ self.signs[i])
             scale = share[: share.size - model.domain.attributes[i].beyond]
+            self._on_scale[i] = float(scale.sum())
             self._ends[i] = np.minimum(np.cumsum(np.append(0.0, scale)) / scale.sum(), 1.0)
             cut = self._ends[i][min(first, scale.size)]
             self._cuts[i] = float(ndtri(np.clip(cut, 1e-9, 1 - 1e-9)))
 
-    def correlations(self, sums: Sequence[float], variance: float) -> tuple[Array, Array]:
+    def correlations(self, held: ResidualEstimate) -> tuple[Array, Array]:
         """Return the correlations of the signs of each pair, and the variances of their noise.
 
         Args:
-            sums: noisy sum of the products of signs over the rows, by pair (rows).
-            variance: of their noise (rows²).
+            held: by pair, the noisy sum of the products of signs over the rows.
         """
         means = np.array([[self._means[i] for i in pair] for pair in self._pairs])
         units = self._total * np.sqrt((1 - means**2).prod(axis=1))
-        return (np.array(sums) - self._total * means.prod(axis=1)) / units, variance / units**2
+        found = (held.values - self._total * means.prod(axis=1)) / units
+        return found, 1 / (held.precision * units**2)
 
-    def ratios(self, sums: Sequence[float], variance: float) -> dict[Clique, Array]:
+    def ratios(self, held: ResidualEstimate) -> dict[Clique, Array]:
         """Return the joint shares of the codes of each pair over the products of their shares.
 
-        Arguments as for :meth:`correlations`. Codes off the scale are independent.
+        Codes off the scale are independent.
         """
-        noisy, noise = self.correlations(sums, variance)
+        noisy, noise = self.correlations(held)
         shrunk = noisy * max(signal_of(noisy, noise)[0], 0.0) / max(float((noisy**2).mean()), 1e-9)
         place = {i: k for k, i in enumerate(self.signs)}
         scores = np.eye(len(place))
         for (i, j), each in zip(self._pairs, shrunk):
             unit = math.sqrt((1 - self._means[i] ** 2) * (1 - self._means[j] ** 2)) / 4
+            unit /= self._on_scale[i] * self._on_scale[j]
             rest, x, y = 1 - GRID**2, self._cuts[i], self._cuts[j]
             density = np.exp(-(x * x - 2 * GRID * x * y + y * y) / (2 * rest)) / np.sqrt(rest)
             joint = np.append(0.0, np.cumsum((density[1:] + density[:-1]) / 2 * np.diff(GRID)))

@@ -11,7 +11,6 @@ from itertools import chain
 from typing import NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from adaptive_qs.domain import Clique
 from adaptive_qs.loop.budget import LoopBudget, LoopSettings, RoundBudget, RoundPlan, plan_opening
@@ -39,7 +38,7 @@ from adaptive_qs.privacy.counts import Measurement, PrivateTable
 from adaptive_qs.privacy.events import UNITS_PER_RHO
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.privacy.scores import PrivateErrors
-from adaptive_qs.residual import ReferenceModel
+from adaptive_qs.residual import ReferenceModel, ResidualEstimate
 from adaptive_qs.workload.workload import Workload
 
 
@@ -272,23 +271,18 @@ class _PrivateWorld:
 
         halves = Halves(self._estimates.model, pairs)
         queries = [halves_query(every.domain, pair, halves.signs) for pair in pairs]
-
-        def measure(rho: float) -> tuple[Round, NDArray[np.float64], float]:
+        held = ResidualEstimate(np.zeros(len(pairs)), 0.0)
+        while rho and not self.halves:
             variance = len(pairs) / (2 * rho)
             each = zip(queries, self._table.marginals(pairs))
             asked = [Measurement(query, one, Fraction(variance)).finely() for query, one in each]
-            sums = np.ravel(self._mechanisms.measure(asked))
+            looked, sums = held.precision > 0, np.ravel(self._mechanisms.measure(asked))
+            held = held.merged(sums, 1 / variance)
             budget.pay(rho, len(pairs))
             spent = RoundBudget(0.0, rho)
-            return Round((), dict.fromkeys(pairs, variance), spent, 0.0, 0.0, 0), sums, variance
-
-        past, sums, variance = measure(rho)
-        yield past
-        signal = signal_of(*halves.correlations(sums.tolist(), variance))
-        if rho := rho_to_fill(*signal, *size, budget.left):
-            past, again, other = measure(rho)
-            yield past
-            self.halves = ((sums * other + again * variance) / (variance + other)).tolist()
+            yield Round((), dict.fromkeys(pairs, variance), spent, 0.0, 0.0, 0)
+            self.halves = held.values.tolist() if looked else []
+            rho = rho_to_fill(*signal_of(*halves.correlations(held)), *size, budget.left)
 
 
 def measure_residuals(

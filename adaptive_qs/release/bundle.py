@@ -147,7 +147,10 @@ class Bundle:
             raise ValueError("mu is not that of the charges")
         if () not in self.estimates:
             raise ValueError("the number of rows is not among the estimates")
-        measured = [*map(self.domain.columns, self.estimates), *self._looks()[0]]
+        filled = looked_at(self.domain, self.rounds)[0] if self.halves else []
+        measured = [*map(self.domain.columns, self.estimates), *filled]
+        if len(filled) != len(self.halves):
+            raise ValueError("halves are not those that rounds measured")
         if self.manifest.unconnected != unconnected_columns(self.workload, measured):
             raise ValueError("the unconnected columns are not the manifest's")
         if self.manifest.resolutions != list_resolutions(self.rounds, self.domain):
@@ -164,20 +167,13 @@ class Bundle:
         """Estimates of every marginal, the same to the last bit for the same bundle."""
         noise = noise_by_attribute(self.strategies)
         model = ReferenceModel(self.domain, self.reference, self.estimates, noise)
-        pairs, variance = self._looks()
-        if pairs:
+        if self.halves:
             from adaptive_qs.generate.copula import Halves  # few releases need it
 
-            model.copula = Halves(model, pairs).ratios(self.halves, variance)
+            pairs, precision = looked_at(self.domain, self.rounds)
+            held = ResidualEstimate(np.array(self.halves), precision)
+            model.copula = Halves(model, pairs).ratios(held)
         return model
-
-    def _looks(self) -> tuple[list[Clique], float]:
-        """Return the pairs that a copula fills, and the noise variance of their halves (rows²)."""
-        looks = [past.noise_variances for past in self.rounds if self.halves and not past.clique]
-        pairs = [self.workload.domain.clique(one[0]) for one in looks[0]] if looks else []
-        if len(pairs) != len(self.halves):
-            raise ValueError("halves are not those that rounds measured")
-        return pairs, 1 / sum(1 / one[0][2] for one in looks) if looks else 0.0
 
     def __repr__(self) -> str:
         manifest = self.manifest
@@ -320,6 +316,13 @@ def list_resolutions(rounds: Iterable[RoundRecord], domain: Domain) -> tuple[Res
         Resolution(columns=columns, groups=groups, codes=domain.shape(domain.clique(columns)))
         for columns, groups in chosen
     )
+
+
+def looked_at(domain: Domain, rounds: Iterable[RoundRecord]) -> tuple[list[Clique], float]:
+    """Return pairs of columns of which rounds measured the halves, and how precisely (1/rows²)."""
+    looks = [past.noise_variances for past in rounds if not past.clique]
+    pairs = [domain.clique(names) for names, _, _ in (looks or [()])[0]]
+    return pairs, math.fsum(1 / one[0][2] for one in looks)
 
 
 def unconnected_columns(workload: Workload, measured: Iterable[Clique]) -> tuple[str, ...]:

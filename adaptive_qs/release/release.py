@@ -7,7 +7,6 @@ import secrets
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -29,7 +28,7 @@ from adaptive_qs.pages.words import counted
 from adaptive_qs.privacy.budget import PrivacyLoss
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.privacy.unit import Unit
-from adaptive_qs.release.bundle import Bundle, list_resolutions, unconnected_columns
+from adaptive_qs.release.bundle import Bundle, list_resolutions, looked_at, unconnected_columns
 from adaptive_qs.release.drawing import Drawing, SampleRequest
 from adaptive_qs.release.facts import TABLES
 from adaptive_qs.release.statement import Manifest, RoundRecord, derive_fields
@@ -133,7 +132,7 @@ class Release(Bundle):
         model, unit = result.model, ledger.unit
         rounds = tuple(_round_record(past, model.domain, unit) for past in result.rounds)
         estimates = model.estimates
-        looks = [past.measured for past in result.rounds if result.halves and not past.clique]
+        filled = looked_at(model.domain, rounds)[0] if result.halves else []
         manifest = Manifest(
             **derive_fields(events, schema, TABLES, stamp, unit, loss),
             settings=dict(settings),
@@ -141,7 +140,7 @@ class Release(Bundle):
             most_rows=most_rows,
             ledger=ledger.place,
             unconnected=unconnected_columns(
-                workload, [*map(model.domain.columns, model.estimates), *chain(*looks)]
+                workload, [*map(model.domain.columns, model.estimates), *filled]
             ),
             resolutions=list_resolutions(rounds, model.domain),
         )

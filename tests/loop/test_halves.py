@@ -13,11 +13,10 @@ from scipy.stats import multivariate_normal
 
 from adaptive_qs import Synthesizer
 from adaptive_qs.domain import Attribute, Domain
-from adaptive_qs.generate.copula import Halves, fill_pairs
+from adaptive_qs.generate.copula import Halves, signal_of
 from adaptive_qs.generate.rows import SynthesisSettings
-from adaptive_qs.levels import find_halves
-from adaptive_qs.loop.candidates import LOOK_SHARE, LOOK_STD, look_rho, pairs_of_halves
-from adaptive_qs.loop.estimates import measurement_cost
+from adaptive_qs.loop.candidates import LOOK_SHARE, LOOK_STD, look_rho, pairs_to_look_at
+from adaptive_qs.loop.estimates import halves_query
 from adaptive_qs.loop.expected import rho_to_fill
 from adaptive_qs.residual import ReferenceModel, ResidualEstimate
 from adaptive_qs.workload.workload import Workload
@@ -66,99 +65,73 @@ def test_columns_that_depend_strongly_stay_correlated(tmp_path):
     assert off.min() > 0.3
     assert release.manifest.unconnected == ()
     model = release.model()
-    assert {*model.fill} == {c for c in release.workload.closure if len(c) == 2}
+    assert {*model.copula} == {c for c in release.workload.closure if len(c) == 2}
     release.save(tmp_path / "r.zip")
     assert problems(tmp_path / "r.zip") == []
     again = type(release).load(tmp_path / "r.zip").model()
-    for pair, inside in model.fill.items():
-        np.testing.assert_array_equal(again.fill[pair], inside)
+    for pair, ratio in model.copula.items():
+        np.testing.assert_array_equal(again.copula[pair], ratio)
 
 
 def test_columns_that_depend_weakly_are_left_alone(tmp_path):
     release = fitted(correlated(0.1))
-    assert not release.model().fill
-    assert [past.clique for past in release.rounds if not past.rho_selecting] == [()]
+    assert not release.model().copula
+    assert [past.clique for past in release.rounds if not past.rho_selecting][:1] == [()]
     release.save(tmp_path / "r.zip")
     assert problems(tmp_path / "r.zip") == []
 
 
-def with_interactions(correlation, precision, beyond=0, names="xyz"):
-    """A model of the halves of some columns with one correlation, and their shares."""
-    attributes = [Attribute(n, 8 + beyond, beyond=beyond) for n in names]
-    rng = np.random.default_rng(5)
-    shares = [rng.dirichlet(np.ones(8 + beyond)) for _ in attributes]
-    halves = tuple(find_halves(i, share) for i, share in enumerate(shares))
-    domain = Domain(tuple(attributes), halves, halved=True)
-    estimates = {(): ResidualEstimate(np.array(1000.0), 1.0)}
-    for (i, first), (j, second) in [
-        (a, b) for a in domain.medians.items() for b in domain.medians.items() if a < b
-    ]:
-        joint = oracle(domain, shares, (i, j), correlation)
-        four = domain.summed(joint, (i, j), (first, second)) * 1000
-        cell = (four[0, 0] + four[1, 1] - four[0, 1] - four[1, 0]) / 4
-        values = np.array([[cell, -cell], [-cell, cell]])
-        estimates[first, second] = ResidualEstimate(values, precision)
-    return ReferenceModel(domain, shares, estimates), shares
-
-
-def oracle(domain, shares, pair, correlation):
+def oracle(shares, beyond, correlation):
     """The joint shares of all codes, cell by cell from the bivariate normal distribution."""
-    on = [domain.sizes[i] - domain.attributes[i].beyond for i in pair]
-    scale = [shares[i][:n].sum() for i, n in zip(pair, on)]
+    on = [share.size - beyond for share in shares]
+    scale = [share[:n].sum() for share, n in zip(shares, on)]
     normal = multivariate_normal(cov=[[1, correlation], [correlation, 1]])
     up_to = [
-        np.clip(ndtri(np.clip(np.append(0, np.cumsum(shares[i][:n])) / w, 0, 1)), -9, 9)
-        for i, n, w in zip(pair, on, scale)
+        np.clip(ndtri(np.clip(np.append(0, np.cumsum(share[:n])) / w, 0, 1)), -9, 9)
+        for share, n, w in zip(shares, on, scale)
     ]
     cdf = np.array([[normal.cdf([x, y]) for y in up_to[1]] for x in up_to[0]])
-    inside = np.diff(np.diff(cdf, axis=0), axis=1) * math.prod(scale)
-    found = np.outer(shares[pair[0]], shares[pair[1]])
-    found[: on[0], : on[1]] = inside
+    found = np.outer(*shares)
+    found[: on[0], : on[1]] = np.diff(np.diff(cdf, axis=0), axis=1) * math.prod(scale)
     return found
 
 
+def with_halves(correlation, precision, beyond=0, names="xyz"):
+    """Halves of columns with one correlation, what is held of them, and joint shares by pair."""
+    attributes = [Attribute(n, 8 + beyond, beyond=beyond) for n in names]
+    rng = np.random.default_rng(5)
+    shares = [rng.dirichlet(np.ones(8 + beyond)) for _ in attributes]
+    estimates = {(): ResidualEstimate(np.array(1000.0), 1.0)}
+    model = ReferenceModel(Domain(tuple(attributes)), shares, estimates)
+    pairs = [(i, j) for j in range(len(names)) for i in range(j)]
+    halves = Halves(model, pairs)
+    joint = {(i, j): oracle([shares[i], shares[j]], beyond, correlation) for i, j in pairs}
+    sums = [1000 * halves.signs[i] @ joint[i, j] @ halves.signs[j] for i, j in pairs]
+    return halves, ResidualEstimate(np.array(sums), precision), joint, shares
+
+
 @pytest.mark.parametrize(
-    ("correlation", "beyond", "names"), [(0.8, 0, "xyz"), (-0.8, 0, "xy"), (0.8, 2, "xyz")]
+    ("correlation", "beyond", "names"), [(0.6, 0, "xyz"), (-0.4, 0, "xyz"), (0.6, 2, "xyz")]
 )
 def test_pairs_are_filled_by_the_normal_copula_of_their_halves(correlation, beyond, names):
-    model, shares = with_interactions(correlation, 1e12, beyond, names)
-    halves = Halves(model)
-    scores = halves.scores()
-    np.testing.assert_allclose(scores[np.triu_indices(len(names), 1)], correlation, atol=0.01)
-    for pair, inside in fill_pairs(model).items():
-        expected = oracle(model.domain, shares, pair, correlation)
-        product = np.outer(shares[pair[0]], shares[pair[1]])
-        np.testing.assert_allclose(inside + product, expected, atol=4e-3)
-        np.testing.assert_allclose(inside.sum(axis=0), 0, atol=1e-3)
-        np.testing.assert_allclose(inside.sum(axis=1), 0, atol=1e-9)
+    halves, held, joint, shares = with_halves(correlation, 1e12, beyond, names)
+    for (i, j), ratio in halves.ratios(held).items():
+        found = ratio * np.outer(shares[i], shares[j])
+        np.testing.assert_allclose(found, joint[i, j], atol=4e-3)
+        np.testing.assert_allclose(found.sum(axis=0), shares[j], atol=1e-3)
+        np.testing.assert_allclose(found.sum(axis=1), shares[i], atol=1e-9)
 
 
 def test_noise_alone_is_shrunk_to_independence():
-    model, _ = with_interactions(0.0, 1.0, names="abcdefghij")
-    rng, noisy = np.random.default_rng(0), {}
-    for clique, estimate in model.estimates.items():
-        cell = rng.normal(0, 50.0)
-        values = np.array([[cell, -cell], [-cell, cell]]) if clique else estimate.values
-        noisy[clique] = ResidualEstimate(values, 1e-4 if clique else 1.0)
-    halves = Halves(ReferenceModel(model.domain, model.reference, noisy))
-    at = np.triu_indices(10, 1)
-    raw, shrunk = halves.correlations[at], halves.scores()[at]
-    np.testing.assert_allclose(raw.std(), np.sqrt(halves.variances[at]).mean(), rtol=0.3)
-    assert np.square(shrunk).mean() < 0.1 * np.square(raw).mean()
-
-
-def test_a_filled_pair_follows_its_measurement_once_there_is_one():
-    model, shares = with_interactions(0.8, 1e12)
-    pair, domain = (0, 1), model.domain
-    filled = ReferenceModel(domain, shares, model.estimates, fill=fill_pairs(model))
-    expected = 1000 * (filled.fill[pair] + np.outer(shares[0], shares[1]))
-    np.testing.assert_allclose(filled.marginal(pair), expected, atol=1e-9)
-    assert pair in filled.filled
-    filled.update(pair, np.zeros(domain.shape(pair)), 1.0)
-    model.update(pair, np.zeros(domain.shape(pair)), 1.0)
-    assert pair not in filled.filled
-    np.testing.assert_allclose(filled.marginal(pair), model.marginal(pair))
-    assert (0, 2) in filled.filled
+    halves, held, *_ = with_halves(0.0, 1e-4, names="abcdefghij")
+    noisy = held.values + np.random.default_rng(0).normal(0, 100.0, held.values.size)
+    held = ResidualEstimate(noisy, held.precision)
+    correlations, variances = halves.correlations(held)
+    np.testing.assert_allclose((correlations / np.sqrt(variances)).std(), 1, rtol=0.3)
+    signal, noise = signal_of(correlations, variances)
+    assert abs(signal) < 3 * noise
+    off = [abs(ratio - 1).mean() for ratio in halves.ratios(held).values()]
+    assert np.mean(off) < 0.1 * np.abs(correlations).mean()
 
 
 @pytest.mark.parametrize("pairs", [1, 45, 6_000])
@@ -171,10 +144,19 @@ def test_the_look_costs_little_or_nothing(pairs):
         assert LOOK_STD * (1 - 1e-9) <= std <= 1
     else:
         assert math.sqrt(pairs / (2 * LOOK_SHARE * rho)) / rows > 1
-    halves = tuple(find_halves(i, np.full(20, 0.05)) for i in range(6))
-    domain = Domain(SCALE.attributes, halves, halved=True)
-    assert len(pairs_of_halves(domain, Workload.all_ways(SCALE, 2).closure)) == 15
-    assert measurement_cost(domain, (domain.medians[0], domain.medians[1])) == 0.25
+
+
+def test_a_row_counts_once_for_each_pair():
+    """The sensitivity of a sum of signs is one, and replacing a row moves it by two."""
+    signs = {i: np.repeat([1, -1], [7, 13]) for i in range(6)}
+    query = halves_query(SCALE, (0, 3), signs)
+    assert query.squared_sensitivity == 1
+    assert query.diameter == 4
+    table = np.zeros((20, 20), dtype=np.int64)
+    table[3, 4], table[10, 2] = 5, 3
+    assert query.answers(table).item() == 2
+    every = Workload.all_ways(SCALE, 2).closure
+    assert not pairs_to_look_at(SCALE, every)  # no levels
 
 
 @pytest.mark.parametrize(
@@ -190,5 +172,5 @@ def test_pairs_are_filled_where_that_leaves_least(correlation, rho, pays):
 def test_a_loop_that_measures_halves_replays_on_a_neighbour():
     rows = [*map(tuple, correlated(0.9, rows=400).to_numpy().tolist())]
     result = assert_replays(rows, rows[1:], Workload.all_ways(SCALE, 2), 0.05, None)
-    assert len(result.model.fill) == 15
+    assert len(result.halves) == 15
     assert [past.clique for past in result.rounds[:2]] == [(), ()]
