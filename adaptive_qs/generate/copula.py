@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -13,9 +12,10 @@ from adaptive_qs.domain import Clique
 from adaptive_qs.residual import ReferenceModel, ResidualEstimate
 
 # A row counts 1 for two columns if it is in equal halves of both, else −1. Their sum, divided by
-# the rows, less what independent columns have, is the covariance of two signs. Divided by their
-# standard deviations, it is a correlation with about as much noise as any other one. The
-# correlation of normal scores is the one with the same joint share (tetrachoric, Pearson 1900).
+# the rows, less what independent columns have, is the covariance c of two signs: four times the
+# joint share of two halves less the product of their shares, and |c| is the L1 distance of the
+# halves from independence. The correlation of normal scores is the one with the same joint share
+# (tetrachoric, Pearson 1900).
 
 Array = NDArray[np.float64]
 
@@ -46,35 +46,34 @@ class Halves:
             cut = self._ends[i][min(first, scale.size)]
             self._cuts[i] = float(ndtri(np.clip(cut, 1e-9, 1 - 1e-9)))
 
-    def correlations(self, held: ResidualEstimate) -> tuple[Array, Array]:
-        """Return the correlations of the signs of each pair, and the variances of their noise.
+    def covariances(self, held: ResidualEstimate) -> tuple[Array, float]:
+        """Return the covariances of the signs of each pair, and the variance of their noise.
 
         Args:
             held: by pair, the noisy sum of the products of signs over the rows.
         """
         means = np.array([[self._means[i] for i in pair] for pair in self._pairs])
-        units = self._total * np.sqrt((1 - means**2).prod(axis=1))
-        found = (held.values - self._total * means.prod(axis=1)) / units
-        return found, 1 / (held.precision * units**2)
+        variance = 1 / (held.precision * self._total**2)
+        return held.values / self._total - means.prod(axis=1), variance
 
     def ratios(self, held: ResidualEstimate) -> dict[Clique, Array]:
         """Return the joint shares of the codes of each pair over the products of their shares.
 
         Codes off the scale are independent.
         """
-        noisy, noise = self.correlations(held)
-        shrunk = noisy * max(signal_of(noisy, noise)[0], 0.0) / max(float((noisy**2).mean()), 1e-9)
+        noisy, variance = self.covariances(held)
+        squares = max(float((noisy**2).mean()), 1e-12)
+        shrunk = noisy * max(1 - variance / squares, 0.0)
         place = {i: k for k, i in enumerate(self.signs)}
         scores = np.eye(len(place))
         for (i, j), each in zip(self._pairs, shrunk):
-            unit = math.sqrt((1 - self._means[i] ** 2) * (1 - self._means[j] ** 2)) / 4
-            unit /= self._on_scale[i] * self._on_scale[j]
+            share = each / (4 * self._on_scale[i] * self._on_scale[j])
             rest, x, y = 1 - GRID**2, self._cuts[i], self._cuts[j]
             density = np.exp(-(x * x - 2 * GRID * x * y + y * y) / (2 * rest)) / np.sqrt(rest)
             joint = np.append(0.0, np.cumsum((density[1:] + density[:-1]) / 2 * np.diff(GRID)))
             joint = (joint - joint[GRID.size // 2]) / (2 * np.pi)
             a, b = place[i], place[j]
-            scores[[a, b], [b, a]] = np.interp(each * unit, joint, GRID)
+            scores[[a, b], [b, a]] = np.interp(share, joint, GRID)
         values, vectors = np.linalg.eigh(scores)
         scores = (vectors * np.maximum(values, LEAST_EIGENVALUE)) @ vectors.T
         std = np.sqrt(np.diagonal(scores))
@@ -93,12 +92,3 @@ class Halves:
         found = np.ones((self.signs[i].size, self.signs[j].size))
         found[: first.size, : second.size] = shares / second
         return found
-
-
-def signal_of(correlations: Array, variances: Array) -> tuple[float, float]:
-    """Return the mean squared correlation, and the deviation that noise alone gives it.
-
-    Pairs count by what is known of their squares.
-    """
-    mean = float(np.average(correlations**2 - variances, weights=variances**-2))
-    return mean, math.sqrt(2 / math.fsum(variances**-2))

@@ -79,7 +79,7 @@ LOOK_SHARE = 0.04
 """Largest part of the budget left for a look at halves. Errors fall with the fourth root of the
 budget or more slowly, so that a look costs 1 % of them at most."""
 LOOK_STD = 0.25
-"""Standard deviation of a correlation of halves that is enough for it."""
+"""Standard deviation of a covariance of halves that is enough for it."""
 
 
 def pairs_to_look_at(domain: Domain, candidates: Sequence[Clique]) -> list[Clique]:
@@ -89,9 +89,9 @@ def pairs_to_look_at(domain: Domain, candidates: Sequence[Clique]) -> list[Cliqu
 
 
 def look_rho(pairs: int, total: float, left: float) -> float:
-    """Return ρ of a look at the halves of so many pairs; 0 if noise would exceed any correlation.
+    """Return ρ of a look at the halves of so many pairs; 0 if noise would exceed any dependence.
 
-    At ρ, P pairs have correlations with the standard deviation √(P/2ρ) / rows.
+    At ρ, P pairs have covariances with the standard deviation √(P/2ρ) / rows.
     """
     needed = pairs / (2 * max(total, 1.0) ** 2)  # for a standard deviation of 1
     most = LOOK_SHARE * left

@@ -28,7 +28,6 @@ from adaptive_qs.cliques import (
 )
 from adaptive_qs.domain import Clique, Domain, subsets
 from adaptive_qs.generate.targets import project_to_simplex
-from adaptive_qs.levels import LEVEL_SIZES
 from adaptive_qs.machine import njit, over_items
 from adaptive_qs.residual import ReferenceModel
 
@@ -367,31 +366,33 @@ def mean_error(
 
 
 SURE = 3.0
-"""Standard deviations by which squared correlations of halves exceed what noise alone makes."""
+"""Standard deviations by which squared covariances of halves exceed what noise alone makes."""
 ERROR_OF_STD = 0.8
-"""L1 error (share of the rows) of a pair by the noise of the correlation of its halves: π/2 to that
+"""L1 error (share of the rows) of a pair by the noise of the covariance of its halves: π/2 to that
 of normal scores, (2/π)√(2/π) from there."""
 
 
-def rho_to_fill(signal: float, noise: float, pairs: int, total: float, left: float) -> float:
+def rho_to_fill(
+    covariances: Array, variance: float, measured: float, total: float, left: float
+) -> float:
     """Return ρ of a second measurement of halves; 0 where filling pairs by a copula does not pay.
 
-    Independence is off by at least c, the correlation of halves. With the part s of the budget, a
-    filled pair is off by √(d² + a²/s), d = ``DEPENDENCE``, and pairs that are measured by
+    Independence is off by at least c, the covariance of the signs of halves. With the part s of the
+    budget, a filled pair is off by √(d² + a²/s), d = ``DEPENDENCE``, and pairs that are measured by
     b/√(1 − s), b = d/2 as for :func:`~adaptive_qs.loop.planner.initial_share`; about least is the
     sum where s / (1 − s) = a/b. If c is more than measuring all pairs over groups would leave, the
     loop does so; if it is less than what filled pairs are off, nothing is gained.
 
     Args:
-        signal: mean of c².
-        noise: its standard deviation without dependence.
-        pairs: number of pairs.
+        covariances: noisy c of each pair.
+        variance: of their noise.
+        measured: L1 error (share of the rows) that measuring all pairs over groups would leave.
         total: number of rows.
         left: ρ for this and all later measurements.
     """
-    std, gap = math.sqrt(pairs / (2 * left)) / total, math.sqrt(max(signal, 0.0))
-    ratio = ERROR_OF_STD * std / (DEPENDENCE / 2)
-    part = ratio / (1 + ratio)
-    filled = math.hypot(DEPENDENCE, ERROR_OF_STD * std / math.sqrt(part))
-    measured = (LEVEL_SIZES[-1] - 1) ** 2 * math.sqrt(2 / math.pi) * std
-    return part * left if signal > SURE * noise and filled < gap < measured else 0.0
+    pairs, squares = covariances.size, float((covariances**2).mean())
+    a = ERROR_OF_STD * math.sqrt(pairs / (2 * left)) / total
+    part = a / (a + DEPENDENCE / 2)
+    sure = squares - variance > SURE * variance * math.sqrt(2 / pairs)
+    filled, gap = math.hypot(DEPENDENCE, a / math.sqrt(part)), math.sqrt(max(squares - variance, 0))
+    return part * left if sure and filled < gap < measured else 0.0

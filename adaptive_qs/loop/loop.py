@@ -264,13 +264,14 @@ class _PrivateWorld:
         Where it pays, they are measured again, so that a copula can fill unmeasured pairs.
         """
         pairs = pairs_to_look_at(every.domain, every.cliques)
-        size = len(pairs), self.total
-        if not (rho := look_rho(*size, budget.left)):
+        if not (rho := look_rho(len(pairs), self.total, budget.left)):
             return
-        from adaptive_qs.generate.copula import Halves, signal_of  # few runs need it
+        from adaptive_qs.generate.copula import Halves  # few runs need it
 
-        halves = Halves(self._estimates.model, pairs)
-        queries = [halves_query(every.domain, pair, halves.signs) for pair in pairs]
+        model, domain = self._estimates.model, every.domain
+        halves = Halves(model, pairs)
+        shares = [model.shares(domain.chain(i)[-1]) for i in range(len(domain))]
+        queries = [halves_query(domain, pair, halves.signs) for pair in pairs]
         held = ResidualEstimate(np.zeros(len(pairs)), 0.0)
         while rho and not self.halves:
             variance = len(pairs) / (2 * rho)
@@ -282,7 +283,8 @@ class _PrivateWorld:
             spent = RoundBudget(0.0, rho)
             yield Round((), dict.fromkeys(pairs, variance), spent, 0.0, 0.0, 0)
             self.halves = held.values.tolist() if looked else []
-            rho = rho_to_fill(*signal_of(*halves.correlations(held)), *size, budget.left)
+            error = mean_error(shares, self.total, pairs, budget.left)
+            rho = rho_to_fill(*halves.covariances(held), error, self.total, budget.left)
 
 
 def measure_residuals(

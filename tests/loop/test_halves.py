@@ -13,7 +13,7 @@ from scipy.stats import multivariate_normal
 
 from adaptive_qs import Synthesizer
 from adaptive_qs.domain import Attribute, Domain
-from adaptive_qs.generate.copula import Halves, signal_of
+from adaptive_qs.generate.copula import Halves
 from adaptive_qs.generate.rows import SynthesisSettings
 from adaptive_qs.loop.candidates import LOOK_SHARE, LOOK_STD, look_rho, pairs_to_look_at
 from adaptive_qs.loop.estimates import halves_query
@@ -126,12 +126,11 @@ def test_noise_alone_is_shrunk_to_independence():
     halves, held, *_ = with_halves(0.0, 1e-4, names="abcdefghij")
     noisy = held.values + np.random.default_rng(0).normal(0, 100.0, held.values.size)
     held = ResidualEstimate(noisy, held.precision)
-    correlations, variances = halves.correlations(held)
-    np.testing.assert_allclose((correlations / np.sqrt(variances)).std(), 1, rtol=0.3)
-    signal, noise = signal_of(correlations, variances)
-    assert abs(signal) < 3 * noise
+    covariances, variance = halves.covariances(held)
+    np.testing.assert_allclose(covariances.std(), math.sqrt(variance), rtol=0.3)
+    assert rho_to_fill(covariances, variance, 9.0, 1000.0, 1e-4) == 0
     off = [abs(ratio - 1).mean() for ratio in halves.ratios(held).values()]
-    assert np.mean(off) < 0.1 * np.abs(correlations).mean()
+    assert np.mean(off) < 0.5 * np.abs(covariances).mean()
 
 
 @pytest.mark.parametrize("pairs", [1, 45, 6_000])
@@ -160,13 +159,14 @@ def test_a_row_counts_once_for_each_pair():
 
 
 @pytest.mark.parametrize(
-    ("correlation", "rho", "pays"), [(0.6, 1e-5, True), (0.6, 1e-2, False), (0.1, 1e-5, False)]
+    ("covariance", "measured", "pays"), [(0.6, 1.0, True), (0.6, 0.3, False), (0.1, 1.0, False)]
 )
-def test_pairs_are_filled_where_that_leaves_least(correlation, rho, pays):
-    """With much budget all pairs are measured, and weak dependence is not worth it."""
-    found = rho_to_fill(correlation**2, 0.01, 45, 20_000.0, rho)
-    assert 0 < found < rho if pays else found == 0
-    assert rho_to_fill(correlation**2, correlation**2, 45, 20_000.0, rho) == 0  # may be noise
+def test_pairs_are_filled_where_that_leaves_least(covariance, measured, pays):
+    """Not where the loop measures all pairs, where dependence is weak, or may be noise."""
+    every = np.full(45, covariance)
+    found = rho_to_fill(every, 0.01, measured, 20_000.0, 1e-5)
+    assert 0 < found < 1e-5 if pays else found == 0
+    assert rho_to_fill(every, covariance**2, measured, 20_000.0, 1e-5) == 0
 
 
 def test_a_loop_that_measures_halves_replays_on_a_neighbour():
