@@ -47,14 +47,16 @@ class Halves:
             self._cuts[i] = float(ndtri(np.clip(cut, 1e-9, 1 - 1e-9)))
 
     def covariances(self, held: ResidualEstimate) -> tuple[Array, float]:
-        """Return the covariances of the signs of each pair, and the variance of their noise.
+        """Return the covariances of signs, zero unless measured, and the variance of their noise.
 
         Args:
             held: by pair, the noisy sum of the products of signs over the rows.
         """
-        means = np.array([[self._means[i] for i in pair] for pair in self._pairs])
-        variance = 1 / (held.precision * self._total**2)
-        return held.values / self._total - means.prod(axis=1), variance
+        found, place = np.zeros((len(self.signs),) * 2), {i: k for k, i in enumerate(self.signs)}
+        for (i, j), value in zip(self._pairs, held.values.tolist()):
+            a, b = place[i], place[j]
+            found[[a, b], [b, a]] = value / self._total - self._means[i] * self._means[j]
+        return found, 1 / (held.precision * self._total**2)
 
     def ratios(self, held: ResidualEstimate) -> dict[Clique, Array]:
         """Return the joint shares of the codes of each pair over the products of their shares.
@@ -62,17 +64,16 @@ class Halves:
         Codes off the scale are independent.
         """
         noisy, variance = self.covariances(held)
-        squares = max(float((noisy**2).mean()), 1e-12)
+        squares = max(float((noisy**2).sum()) / (2 * len(self._pairs)), 1e-12)
         shrunk = noisy * max(1 - variance / squares, 0.0)
-        place = {i: k for k, i in enumerate(self.signs)}
-        scores = np.eye(len(place))
-        for (i, j), each in zip(self._pairs, shrunk):
-            share = each / (4 * self._on_scale[i] * self._on_scale[j])
+        place, scores = {i: k for k, i in enumerate(self.signs)}, np.eye(len(noisy))
+        for i, j in self._pairs:
+            a, b = place[i], place[j]
             rest, x, y = 1 - GRID**2, self._cuts[i], self._cuts[j]
             density = np.exp(-(x * x - 2 * GRID * x * y + y * y) / (2 * rest)) / np.sqrt(rest)
             joint = np.append(0.0, np.cumsum((density[1:] + density[:-1]) / 2 * np.diff(GRID)))
             joint = (joint - joint[GRID.size // 2]) / (2 * np.pi)
-            a, b = place[i], place[j]
+            share = shrunk[a, b] / (4 * self._on_scale[i] * self._on_scale[j])
             scores[[a, b], [b, a]] = np.interp(share, joint, GRID)
         values, vectors = np.linalg.eigh(scores)
         scores = (vectors * np.maximum(values, LEAST_EIGENVALUE)) @ vectors.T

@@ -366,7 +366,7 @@ def mean_error(
 
 
 SURE = 3.0
-"""Standard deviations by which squared covariances of halves exceed what noise alone makes."""
+"""Standard deviations by which an eigenvalue exceeds the largest that noise alone makes."""
 ERROR_OF_STD = 0.8
 """L1 error (share of the rows) of a pair by the noise of the covariance of its halves: π/2 to that
 of normal scores, (2/π)√(2/π) from there."""
@@ -377,22 +377,26 @@ def rho_to_fill(
 ) -> float:
     """Return ρ of a second measurement of halves; 0 where filling pairs by a copula does not pay.
 
-    Independence is off by at least c, the covariance of the signs of halves. With the part s of the
-    budget, a filled pair is off by √(d² + a²/s), d = ``DEPENDENCE``, and pairs that are measured by
-    b/√(1 − s), b = d/2 as for :func:`~adaptive_qs.loop.planner.initial_share`; about least is the
-    sum where s / (1 − s) = a/b. If c is more than measuring all pairs over groups would leave, the
-    loop does so; if it is less than what filled pairs are off, nothing is gained.
+    c is the covariance of the signs of halves that all pairs have in common: the largest eigenvalue
+    of d columns without noise (√(λ² − 4dv); Gavish and Donoho 2017), divided by d − 1. Independence
+    is off by at least c. With the part s of the budget, a filled pair is off by √(e² + a²/s), e =
+    ``DEPENDENCE``, and pairs that are measured by b/√(1 − s), b = e/2 as for
+    :func:`~adaptive_qs.loop.planner.initial_share`; about least is the sum where s / (1 − s) = a/b.
+    If c is more than measuring all pairs over groups would leave, the loop does so; if it is less
+    than what filled pairs are off, nothing is gained.
 
     Args:
-        covariances: noisy c of each pair.
+        covariances: noisy ones, zero on the diagonal and where not measured, shape (d, d).
         variance: of their noise.
         measured: L1 error (share of the rows) that measuring all pairs over groups would leave.
         total: number of rows.
         left: ρ for this and all later measurements.
     """
-    pairs, squares = covariances.size, float((covariances**2).mean())
+    size, pairs = len(covariances), np.count_nonzero(covariances) / 2
+    value, std = float(np.abs(np.linalg.eigvalsh(covariances)).max()), math.sqrt(variance)
+    common = math.sqrt(max(value**2 - 4 * size * variance, 0.0)) / (size - 1)
+    sure = value > std * (2 * math.sqrt(size) + SURE * size ** (-1 / 6))
     a = ERROR_OF_STD * math.sqrt(pairs / (2 * left)) / total
     part = a / (a + DEPENDENCE / 2)
-    sure = squares - variance > SURE * variance * math.sqrt(2 / pairs)
-    filled, gap = math.hypot(DEPENDENCE, a / math.sqrt(part)), math.sqrt(max(squares - variance, 0))
-    return part * left if sure and filled < gap < measured else 0.0
+    filled = math.hypot(DEPENDENCE, a / math.sqrt(part))
+    return part * left if sure and filled < common < measured else 0.0
