@@ -155,7 +155,7 @@ class Schema(Reviewed):
         """Columns that the data can have and that have no codes."""
         return self.unread if self.person is None else (*self.unread, self.person)
 
-    @property
+    @cached_property
     def written(self) -> dict[str, ColumnBase | GeneratedColumn]:
         """The columns of a synthetic table by their names, in order."""
         found: list[ColumnBase | GeneratedColumn] = [*self.columns]
@@ -194,14 +194,6 @@ class Schema(Reviewed):
         ruleset = Ruleset.of(self.columns, [(r.rule, r.table) for r in self.declared_rules])
         check_values(ruleset)
         return ruleset
-
-    def with_rules(self, found: Iterable[tuple[str, tuple[tuple[str, ...], ...]]]) -> Self:
-        """Return the same schema with more rules and their tables, with an open question each."""
-        why = ("holds in all rows that were read",)
-        added = tuple(
-            DeclaredRule(rule=text, table=table, open=("rule",), why=why) for text, table in found
-        )
-        return self.changed(rules=(*self.rules, *added))
 
     def with_columns(self, columns: Iterable[ColumnBase]) -> Self:
         """Return the same schema with some columns, by name, in place of its own."""
