@@ -72,8 +72,8 @@ class ReferenceModel:
             ⊗(I − 11ᵀ/n).
 
     Attributes:
-        copula: by pair of attributes, joint shares of codes over their products, in tables that
-            are fitted and as far as the pair was not measured.
+        copula: by pair of attributes, joint shares of codes over products, for pairs in a fit of
+            which no marginal was measured.
 
     Raises:
         ValueError: a reference is no strictly positive distribution of the right size.

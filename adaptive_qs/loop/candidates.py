@@ -75,11 +75,9 @@ def with_levels(
     return domain
 
 
-LOOK_SHARE = 0.04
-"""Largest part of the budget left for a look at halves. Errors fall with the fourth root of the
-budget or more slowly, so that a look costs 1 % of them at most."""
-LOOK_STD = 0.25
-"""Standard deviation of a covariance of halves that is enough for it."""
+LOOK_SHARE, LOOK_STD = 0.04, 0.25
+"""Largest part of the budget left for a look at halves (errors fall with its fourth root at most,
+so by 1 %), and a standard deviation of covariances that suffices."""
 
 
 def pairs_to_look_at(domain: Domain, candidates: Sequence[Clique]) -> list[Clique]:
@@ -89,7 +87,7 @@ def pairs_to_look_at(domain: Domain, candidates: Sequence[Clique]) -> list[Cliqu
 
 
 def look_rho(pairs: int, total: float, left: float) -> float:
-    """Return ρ of a look at the halves of so many pairs; 0 if noise would exceed any dependence.
+    """Return ρ of a look at the halves of some pairs; 0 if noise would exceed any dependence.
 
     At ρ, P pairs have covariances with the standard deviation √(P/2ρ) / rows.
     """

@@ -377,17 +377,15 @@ def rho_to_fill(
 ) -> float:
     """Return ρ of a second measurement of halves; 0 where filling pairs by a copula does not pay.
 
-    c is the covariance of the signs of halves that all pairs have in common: the largest eigenvalue
-    of d columns without noise (√(λ² − 4dv); Gavish and Donoho 2017), divided by d − 1. Independence
-    is off by at least c. With the part s of the budget, a filled pair is off by √(e² + a²/s), e =
-    ``DEPENDENCE``, and pairs that are measured by b/√(1 − s), b = e/2 as for
-    :func:`~adaptive_qs.loop.planner.initial_share`; about least is the sum where s / (1 − s) = a/b.
-    If c is more than measuring all pairs over groups would leave, the loop does so; if it is less
-    than what filled pairs are off, nothing is gained.
+    c is the covariance that all pairs of d columns have in common: the largest eigenvalue λ without
+    noise, √(λ² − 4dv) (Gavish and Donoho 2017), over d − 1. With the part s of the budget, a filled
+    pair is off by √(e² + a²/s), e = ``DEPENDENCE``, others by e/2√(1 − s); about least is the sum
+    where s / (1 − s) = 2a/e. Independence is off by c or more. If that is less, nothing is gained;
+    if measuring all pairs would leave less than c, the loop does so.
 
     Args:
-        covariances: noisy ones, zero on the diagonal and where not measured, shape (d, d).
-        variance: of their noise.
+        covariances: of the signs of halves, zero where not measured, shape (d, d).
+        variance: v, of their noise.
         measured: L1 error (share of the rows) that measuring all pairs over groups would leave.
         total: number of rows.
         left: ρ for this and all later measurements.

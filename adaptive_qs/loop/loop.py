@@ -276,8 +276,8 @@ class _PrivateWorld:
         while rho and not self.halves:
             variance = len(pairs) / (2 * rho)
             each = zip(queries, self._table.marginals(pairs))
-            asked = [Measurement(query, one, Fraction(variance)).finely() for query, one in each]
-            looked, sums = held.precision > 0, np.ravel(self._mechanisms.measure(asked))
+            noisy = [Measurement(query, one, Fraction(variance)).finely() for query, one in each]
+            looked, sums = held.precision > 0, np.ravel(self._mechanisms.measure(noisy))
             held = held.merged(sums, 1 / variance)
             budget.pay(rho, len(pairs))
             spent = RoundBudget(0.0, rho)

@@ -133,15 +133,14 @@ class Release(Bundle):
         rounds = tuple(_round_record(past, model.domain, unit) for past in result.rounds)
         estimates = model.estimates
         filled = looked_at(model.domain, rounds)[0] if result.halves else []
+        connected = [*map(model.domain.columns, model.estimates), *filled]
         manifest = Manifest(
             **derive_fields(events, schema, TABLES, stamp, unit, loss),
             settings=dict(settings),
             watched_cells=watched_cells,
             most_rows=most_rows,
             ledger=ledger.place,
-            unconnected=unconnected_columns(
-                workload, [*map(model.domain.columns, model.estimates), *filled]
-            ),
+            unconnected=unconnected_columns(workload, connected),
             resolutions=list_resolutions(rounds, model.domain),
         )
         return cls(
