@@ -102,11 +102,11 @@ def propose_rules(table: Any, schema: Schema) -> Schema:
         values = rule.list_values(joint, schema) if isinstance(rule, Determination) else ()
         why = f"all rows keep it; {share(_rows_broken(check))} of independent rows would not"
         kept.append(DeclaredRule(rule=rule.text, table=values, open=("rule",), why=(why,)))
-    for several in (kept, *([rule] for rule in kept)):  # all, or those that a schema can have
+    with contextlib.suppress(ValueError):
+        return schema.changed(rules=(*schema.rules, *kept))
+    for added in kept:
         with contextlib.suppress(ValueError):
-            schema = schema.changed(rules=(*schema.rules, *several))
-            if several is kept:
-                break
+            schema = schema.changed(rules=(*schema.rules, added))
     return schema
 
 
@@ -401,9 +401,6 @@ SHARP_ROWS, SHARP, SHARP_MISSING, MOST_STEPS = 0.02, 0.5, 0.25, 200
 """Share of the rows beyond a limit that are nearest to it, and the least frequency there of what
 cannot be within it, in parts of that in all rows beyond; the same for missing values; and the
 maximum number of different amounts of a column with limits for values."""
-
-
-# Comparisons, differences and ratios, sums and products.
 
 
 def _telling(

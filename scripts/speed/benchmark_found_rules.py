@@ -63,7 +63,7 @@ def marathon(true: pd.DataFrame, made: pd.DataFrame) -> dict[str, int]:
 
 def national2019(true: pd.DataFrame, made: pd.DataFrame) -> dict[str, int]:
     """Persons whose age contradicts what is missing."""
-    age, missing = made["AGEP"], made == "N"
+    age, missing = made["AGEP"], made.isin(["N", ""])
     limits = {"MSP": 15, "PINCP": 15, "EDU": 3, "DREM": 5, "DPHY": 5}
     off = np.any([(age < limit) != missing[name] for name, limit in limits.items()], axis=0)
     return {"inconsistent ages": int(off.sum())}
@@ -110,10 +110,10 @@ def measured(data: Path, name: str, epsilon: float, seed: int) -> list[dict[str,
             model = Synthesizer(
                 epsilon=epsilon, delta=DELTA, insecure_seed=seed, workers=1, beyond_limits=True,
                 unreviewed_schema=True,
-            ).fit(path, each)  # fmt: skip
+            ).fit(path, schema=each)  # fmt: skip
             table = model.sample(len(true), seed=seed)
         seconds.append(time.process_time() - start)
-        text = table.to_csv(index=False) if isinstance(table, pd.DataFrame) else ""
+        text = table.to_csv(index=False)
         found.append(TABLES[name](true, read(text, kind)))
     return [
         {
