@@ -103,15 +103,18 @@ def measured(data: Path, name: str, epsilon: float, seed: int) -> list[dict[str,
     kind = {"keep_default_na": False} if known.exists() else {}
     true = pd.read_csv(path, **kind)
     found, seconds = [], []
-    for each in (schema, schema.changed(rules=())):
+    some = pd.read_csv(path, dtype=str, keep_default_na=False).head(300)
+    for source, each in ((some, schema), (path, schema), (path, schema.changed(rules=()))):
         start = time.process_time()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             model = Synthesizer(
                 epsilon=epsilon, delta=DELTA, insecure_seed=seed, workers=1, beyond_limits=True,
                 unreviewed_schema=True,
-            ).fit(path, schema=each)  # fmt: skip
+            ).fit(source, schema=each)  # fmt: skip
             table = model.sample(len(true), seed=seed)
+        if source is some:  # which compiles
+            continue
         seconds.append(time.process_time() - start)
         text = table.to_csv(index=False)
         found.append(TABLES[name](true, read(text, kind)))
