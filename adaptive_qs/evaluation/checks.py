@@ -157,7 +157,6 @@ class Finding:
         notes: limits of what was measured.
         advice: what to do now.
         caps: by use of the table, the best grade that this finding allows.
-        tiles: numbers for the top of the page, each with its meaning.
     """
 
     grade: Grade
@@ -168,7 +167,6 @@ class Finding:
     notes: tuple[str, ...] = ()
     advice: tuple[str, ...] = ()
     caps: Mapping[str, Grade] = field(default_factory=dict)
-    tiles: tuple[tuple[str, str], ...] = ()
 
 
 # Checks.
@@ -186,6 +184,7 @@ class Comparison:
         settings: of models (``ModelSettings``).
         queries: of the workload, if they are not the cells of its marginals.
         rules: between columns, declared by the schema or the caller.
+        compare: requested pairs of a column of numbers and one of groups.
         workers: threads.
         progress: called with a phase and its steps.
         key: facts about the key of a table of a set (``KeyFacts``); None for other tables.
@@ -198,6 +197,7 @@ class Comparison:
     settings: Any
     queries: QueryWorkload | None = None
     rules: Sequence[Rule] = ()
+    compare: Sequence[tuple[str, str]] = ()
     workers: int = 1
     progress: PhaseProgress | None = None
     key: Any = None
@@ -232,6 +232,7 @@ class Check:
         uses: the uses of a synthetic table that its grade decides.
         shown: when its sentence is printed on a terminal: always, if it is not good ("bad"),
             or if it is the worst of those that are not good ("worst").
+        first: whether its figures come first.
         rules: the words of its grade, in the order in which they are tried.
     """
 
@@ -240,6 +241,7 @@ class Check:
     about: ClassVar[str] = ""
     uses: ClassVar[tuple[str, ...]] = ()
     shown: ClassVar[Literal["always", "bad", "worst"]] = "worst"
+    first: ClassVar[bool] = False
     rules: ClassVar[tuple[Word, ...]] = ()
 
     def measure(self, comparison: Comparison) -> Any | None:
@@ -273,6 +275,7 @@ CHECKS: Registry[type[Check]] = Registry(
         "rules": f"{_HERE}.rows:RulesCheck",
         "values": f"{_HERE}.columns:ValuesCheck",
         "group_means": f"{_HERE}.groups:GroupMeansCheck",
+        "correlations": f"{_HERE}.associations:CorrelationsCheck",
         "queries": f"{_HERE}.queries:QueriesCheck",
         "workload": f"{_HERE}.marginals:MarginalsCheck",
         "columns": f"{_HERE}.columns:ColumnsCheck",

@@ -17,6 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 from adaptive_qs.errors import InputError
 from adaptive_qs.evaluation import checks
 from adaptive_qs.evaluation.checks import Check, Comparison, Facts, Finding, Table, Verdict, plain
+from adaptive_qs.evaluation.groups import parse_compared
 from adaptive_qs.evaluation.marginals import workload_scale
 from adaptive_qs.evaluation.models import ModelSettings
 from adaptive_qs.evaluation.queries import ComparedSource, resolve_compared
@@ -44,7 +45,7 @@ class Promised:
     schema reveals.
 
     Attributes:
-        release: the bundle, or the statement next to the table; None if there is neither.
+        release: the bundle, or the statement next to the table; None for neither.
         source: name of the release, or the reason why it is not known.
         sampling: how the table was drawn, as the statement next to it says.
     """
@@ -115,7 +116,7 @@ def find_promise(
             fields = {key: value for key, value in content.items() if key in Manifest.model_fields}
             found = Manifest.model_validate(fields)
         except ValidationError:
-            return Promised(source=f"{source} is damaged, or of another version")
+            return Promised(source=f"{source} is damaged or of another version")
         if found.schema_fingerprint != schema.fingerprint:
             return Promised(
                 source=f"{source} is of a release with another schema, such as one in which values "
@@ -308,6 +309,7 @@ def evaluate(
     workload: ComparedSource = None,
     *,
     rules: str | Rule | Iterable[str | Rule] = (),
+    compare: str = "",
     target: str | None = None,
     repeats: int = 5,
     release: str | Path | Bundle | None = None,
@@ -324,6 +326,7 @@ def evaluate(
         schema: a :class:`Schema`, a path or parsed JSON; by default that of ``release``.
         workload: a number of ways, a workload, its file or its content; by default 2 ways.
         rules: that the owner knows to hold, such as "start <= end".
+        compare: what is shown first, such as "price by district, tips by vendor".
         target: the column that models learn to predict; no models are trained without one.
         repeats: splits that models are trained and tested on.
         release: the release of the synthetic table; by default the statement next to its file.
@@ -337,18 +340,18 @@ def evaluate(
         DataError: a table cannot be read, or does not fit the schema.
         ResourceExceeded: queries on a set of attributes take too much memory.
     """
-    threads = plan_workers(workers)
-    settings = ModelSettings(target=target, seed=seed, repeats=repeats)
+    threads, settings = plan_workers(workers), ModelSettings(target, seed, repeats)
     described = _resolve_schema(schema, release, true, max_memory)
     marginals, queries = resolve_compared(workload, described.domain())
     declared = _resolve_rules(rules, described)
+    compared = [pair for each in (*described.compare, compare) for pair in parse_compared(each)]
     promised = find_promise(release, synthetic, described, max_memory)
     unit = ROWS if promised.statement is None else promised.statement.protects
     one_each = unit.person is not None and unit.rows == 1
     if one_each:
         true = _one_row_each(true, described, max_memory)
     pair = TablePair.of(true, synthetic, described, progress)
-    options = marginals, promised, settings, queries, declared, threads, progress
+    options = marginals, promised, settings, queries, declared, compared, threads, progress
     found = run_checks(Comparison(pair, described, *options), one_each)
     return replace(found, notes=(*found.notes, *filter(None, [promised.limitation])))
 
@@ -428,9 +431,10 @@ def _text_table(table: Table) -> tuple[list[str], list[list[str]]]:
 
 
 def titled_findings(evaluation: Evaluation) -> list[tuple[str, Finding]]:
-    """Return the findings of an evaluation with the titles of their checks."""
+    """Return the findings with the titles of their checks, those to look at first in front."""
     found = evaluation.findings
-    return [(check.title, found[check.name]) for check in evaluation.checks if check.name in found]
+    order = sorted(evaluation.checks, key=lambda check: not check.first)
+    return [(check.title, found[check.name]) for check in order if check.name in found]
 
 
 # The page.
@@ -474,7 +478,6 @@ def render_page(
         name=name,
         intro=intro,
         sentences=sentences,
-        tiles=[tile for _, found in findings for tile in found.tiles],
         sections=[(title, found) for title, found in findings if found.figures],
         notes=notes,
         links=links,
