@@ -235,7 +235,7 @@ def commands_page() -> str:
         if options:
             parts.append(table(["option", "meaning"], options))
         if also:
-            parts.append(fill(f"Also: {also}.", 100, break_on_hyphens=False))
+            parts.append(fill(f"Also: {also}.", 120, break_on_hyphens=False))
     return "\n\n".join(parts) + "\n"
 
 
@@ -274,7 +274,7 @@ def needed(parameter: Any) -> str:
 def paragraphs(text: str | None) -> str:
     """Return the paragraphs of a docstring, wrapped."""
     blocks = (text or "").strip().split("\n\n")
-    return "\n\n".join(fill(" ".join(block.split()), 100) for block in blocks)
+    return "\n\n".join(fill(" ".join(block.split()), 120) for block in blocks)
 
 
 def table(names: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
