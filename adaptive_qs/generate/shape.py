@@ -1,14 +1,15 @@
-"""Weights over groups of an ordered column's codes, spread to the codes along the order."""
+"""The order of columns: weights over groups spread to codes, and rows sorted inside codes."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from adaptive_qs.cliques import Array
+from adaptive_qs.cliques import Array, Rows
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.generate.targets import Target
 from adaptive_qs.levels import Groups
@@ -224,3 +225,106 @@ def shape_pair(
             sums = np.maximum(found.sum(axis=axis, keepdims=True), 1e-9)
             found *= flat.sum(axis=axis, keepdims=True) / sums
     return found
+
+
+# Inside a code that stands for several values, the other columns say where a row lies: a Gaussian
+# copula, with the correlations that the codes have, conditioned on the codes of the row. It only
+# says which row lies further up, so that the values of each code stay as they are.
+
+MOST_PARTNERS = 8
+"""Columns from which the place of a row inside a code of another column follows."""
+MOST_CORRELATION = 0.98
+"""Largest correlation of the copula, which codes alone do not tell from 1."""
+MOST = 8.0
+"""Largest normal score."""
+
+
+@dataclass(frozen=True, eq=False)
+class Copula:
+    """A Gaussian copula of ordered columns in codes.
+
+    Attributes:
+        scales: by column, the number of its codes on the scale; those beyond say nothing.
+        ends: by column, normal scores of the ends of its codes, shape (codes + 1,).
+        partners: by column, other columns, the coefficients of their scores, and the standard
+            deviation of its score given theirs.
+        loadings: by column, the correlation of its scores with their strongest factor.
+    """
+
+    scales: Mapping[int, int]
+    ends: Mapping[int, Array]
+    partners: Mapping[int, tuple[list[int], Array, float]]
+    loadings: Mapping[int, float]
+
+    @classmethod
+    def of(cls, rows: Rows, scales: Mapping[int, int], placed: Collection[int]) -> Copula:
+        """Return the copula of rows; only what the places in the columns ``placed`` need."""
+        names, (ends, correlations) = [*scales], _correlate(rows, scales)
+        near = {k: _strongest(correlations[k]) for k, i in enumerate(names) if i in placed}
+        needed = sorted({*near, *(m for some in near.values() for m in some)})
+        among, partners = np.isin(np.arange(len(names)), needed), {}
+        for k in needed:
+            if some := near.get(k) or _strongest(correlations[k] * among):
+                values, vectors = np.linalg.eigh(correlations[np.ix_(some, some)])
+                target = correlations[k, some]
+                inverse = vectors / np.maximum(values, 1 - MOST_CORRELATION)
+                coefficients = inverse @ (vectors.T @ target)
+                left = max(1 - float(coefficients @ target), 1 - MOST_CORRELATION**2)
+                partners[names[k]] = [names[m] for m in some], coefficients, left**0.5
+        values, vectors = np.linalg.eigh(correlations[np.ix_(needed, needed)])
+        factor = vectors[:, -1:] * np.sqrt(values[-1:])
+        loadings = dict(zip([names[k] for k in needed], factor.clip(-0.99, 0.99).sum(axis=1)))
+        return cls(scales, ends, partners, loadings)
+
+    def places(self, rows: Rows, rng: np.random.Generator) -> dict[int, Array]:
+        """Draw normal scores of rows given their codes, by column, shape (rows,).
+
+        A Gibbs sweep begins with scores that follow one factor.
+        """
+        low, high, scores = {}, {}, {}
+        factor = rng.standard_normal(len(rows))
+        for i in self.partners:
+            codes, loading = np.minimum(rows[:, i], self.scales[i]), self.loadings[i]
+            lows, highs = np.append(self.ends[i][:-1], -MOST), np.append(self.ends[i][1:], MOST)
+            low[i], high[i], least = lows[codes], highs[codes], scipy.special.ndtr(lows)
+            own = np.sqrt(1 - loading**2) * rng.standard_normal(len(rows))
+            part = scipy.special.expit(1.702 * (loading * factor + own))  # about its probability
+            part = least[codes] + part * (scipy.special.ndtr(highs) - least)[codes]
+            scores[i] = np.clip(scipy.special.ndtri(part), low[i], high[i])
+        for i, (others, coefficients, std) in self.partners.items():
+            mean = sum(coefficients[m] * scores[k] for m, k in enumerate(others))
+            first, last = (low[i] - mean) / std, (high[i] - mean) / std
+            upper = first > 0  # the lower tail has the finer probabilities
+            first, last = np.where(upper, -last, first), np.where(upper, -first, last)
+            least, most = scipy.special.ndtr(first), scipy.special.ndtr(last)
+            drawn = scipy.special.ndtri(least + rng.random(len(rows)) * (most - least))
+            drawn = np.clip(drawn, first, last)
+            scores[i] = mean + std * np.where(upper, -drawn, drawn)
+        return scores
+
+
+def _correlate(rows: Rows, scales: Mapping[int, int]) -> tuple[dict[int, Array], Array]:
+    """Return normal scores of the ends of codes, and correlations of scores that codes hide."""
+    ends, scores = {}, np.zeros((len(scales), len(rows)), dtype=np.float32)
+    for score, (i, size) in zip(scores, scales.items()):
+        counts = np.bincount(rows[:, i], minlength=size + 1)[:size]
+        shares = counts / max(counts.sum(), 1)
+        ends[i] = scipy.special.ndtri(np.append(0.0, np.cumsum(shares)).clip(0.0, 1.0))
+        ends[i][-1] = MOST
+        ends[i].clip(-MOST, MOST, out=ends[i])
+        density = np.exp(-(ends[i] ** 2) / 2) / np.sqrt(2 * np.pi)
+        means = np.where(counts > 0, -np.diff(density) / np.maximum(shares, 1e-12), 0.0)
+        # A mean score in each code varies less than the scores, and covaries less by as much.
+        means /= max(float(shares @ means**2), 1e-9)
+        score[:] = np.append(means, 0.0)[np.minimum(rows[:, i], size)]
+    found = (scores @ scores.T / max(len(rows), 1)).astype(np.float64)
+    found.clip(-MOST_CORRELATION, MOST_CORRELATION, out=found)
+    found[found**2 * len(rows) < CLEAR**2] = 0.0
+    np.fill_diagonal(found, 1.0)
+    return ends, found
+
+
+def _strongest(correlations: Array) -> list[int]:
+    """Return the other columns with the largest correlations; that of the column itself is 1."""
+    order = np.argsort(-np.abs(correlations), kind="stable")[: MOST_PARTNERS + 1]
+    return [k for k in order.tolist() if 0 < abs(correlations[k]) < 1]

@@ -13,6 +13,7 @@ import pyarrow as pa
 from adaptive_qs.arguments import shown
 from adaptive_qs.errors import InputError, SchemaError
 from adaptive_qs.generate.check import CheckedPages, Gap
+from adaptive_qs.generate.shape import Copula
 from adaptive_qs.pages.words import counted, join_first
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.encode import decode, read_table
@@ -21,8 +22,9 @@ from adaptive_qs.table.generated import with_generated
 from adaptive_qs.table.schema import Schema
 
 if TYPE_CHECKING:
-    from adaptive_qs.cliques import Rows
+    from adaptive_qs.cliques import Array, Rows
     from adaptive_qs.generate.chains import Chances
+    from adaptive_qs.table.bin_density import Inside
     from adaptive_qs.table.columns.base import Drawer
     from adaptive_qs.table.conditions import Mask
     from adaptive_qs.table.rule_sampling import Where
@@ -179,7 +181,7 @@ class Drawing:
     parts: CheckedPages
     seed: int
     stamp: str
-    drawers: Mapping[str, Drawer] = field(default_factory=dict)
+    drawers: Mapping[str, Inside] = field(default_factory=dict)
     where: Where | None = None
     share: float = 1.0
     warnings: tuple[str, ...] = ()
@@ -210,11 +212,12 @@ class Drawing:
         purpose = 2 if self.given else 1  # of the random numbers
         for number, page in enumerate(self.parts, 1):
             own = page[:, self.given :]
+            copula = self._copula(own)
             written = own.copy() if self.schema.rules else own
             for first in range(0, len(page), DECODED_ROWS):
                 rng = np.random.default_rng((self.seed, purpose, next(slices)))
                 rows = slice(first, first + DECODED_ROWS)
-                values = self._values(own[rows], rng, written[rows])
+                values = self._values(own[rows], rng, written[rows], copula)
                 values = with_generated(values, self.schema.generated, done, (self.seed, done))
                 done += len(values)
                 yield values.replace_schema_metadata(stamp)
@@ -225,10 +228,37 @@ class Drawing:
             if keep is not None:
                 keep(final)
 
-    def _values(self, rows: Rows, rng: np.random.Generator, written: Rows) -> pa.Table:
+    def _copula(self, rows: Rows) -> Copula:
+        """Return how the columns that have places inside codes follow each other in some rows."""
+        scales = {
+            i: attribute.size - attribute.beyond
+            for i, attribute in enumerate(self.schema.domain().attributes)
+            if attribute.ordered
+        }
+        placed = {self.schema.names.index(name) for name in self.drawers}
+        return Copula.of(rows, scales, placed.intersection(scales))
+
+    def _places(self, rows: Rows, copula: Copula, rng: np.random.Generator) -> dict[str, Array]:
+        """Return normal scores of rows inside codes in which it matters where they lie."""
+        wide = {}
+        for name, drawer in self.drawers.items():
+            if (i := self.schema.names.index(name)) in copula.partners:
+                placed = np.append(drawer.placed, False)
+                wide[i] = placed[np.minimum(rows[:, i], placed.size - 1)]
+        some = np.flatnonzero(np.any([*wide.values()], axis=0)) if wide else ()
+        scores, places = copula.places(rows[some], rng) if len(some) else {}, {}
+        for i in wide if len(some) else ():
+            own = places[self.schema.names[i]] = np.full(len(rows), np.nan)
+            own[some] = np.where(wide[i][some], scores[i], np.nan)
+        return places
+
+    def _values(
+        self, rows: Rows, rng: np.random.Generator, written: Rows, copula: Copula
+    ) -> pa.Table:
         """Return values that meet the condition and the rules; put their codes into ``written``."""
+        places = self._places(rows, copula, rng.spawn(1)[0])
         if self.where is None:
-            return self._values_in_box(rows, rng, written, self.drawers)
+            return self._values_in_box(rows, rng, written, self.drawers, places)
         codes = CodedTable.from_parts(self.schema.domain(), [rows], len(rows))
         boxes = self.where.choose_boxes(codes, rng)
         parts, order = [], []
@@ -236,7 +266,8 @@ class Drawing:
             chosen = np.flatnonzero(boxes == box)
             drawers = self.where.narrow(box, self.drawers)
             final = written[chosen]
-            parts.append(self._values_in_box(rows[chosen], rng, final, drawers))
+            own = {name: scores[chosen] for name, scores in places.items()}
+            parts.append(self._values_in_box(rows[chosen], rng, final, drawers, own))
             written[chosen] = final
             order.append(chosen)
         if len(parts) == 1:
@@ -244,18 +275,19 @@ class Drawing:
         return pa.concat_tables(parts).take(pa.array(np.argsort(np.concatenate(order))))
 
     def _values_in_box(
-        self, rows: Rows, rng: np.random.Generator, written: Rows, drawers: Mapping[str, Drawer]
-    ) -> pa.Table:
+        self, rows: Rows, rng: np.random.Generator, written: Rows, drawers: Mapping[str, Drawer],
+        places: Mapping[str, Array],
+    ) -> pa.Table:  # fmt: skip
         codes = CodedTable.from_parts(self.schema.domain(), [rows], len(rows))
         if (ruleset := self.schema.ruleset) is None:
-            return decode(codes, self.schema, rng, drawers)
+            return decode(codes, self.schema, rng, drawers, places)
         from adaptive_qs.table.rule_sampling import drawn_under_rules
 
         columns = dict(zip(self.schema.names, codes.columns))
         if self.where is not None:
             ruleset = ruleset.along_with(self.where.condition)
         try:
-            drawn, final_codes = drawn_under_rules(columns, ruleset, rng, drawers)
+            drawn, final_codes = drawn_under_rules(columns, ruleset, rng, drawers, places)
         except SchemaError:
             if self.where is None:
                 raise

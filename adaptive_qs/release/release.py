@@ -43,7 +43,7 @@ from adaptive_qs.table.write import escaped_names, find_escapes
 from adaptive_qs.workload.workload import Workload
 
 if TYPE_CHECKING:  # few schemas have rules
-    from adaptive_qs.table.columns.base import Drawer
+    from adaptive_qs.table.bin_density import Inside
     from adaptive_qs.table.conditions import Determination, Mask
 
 COUNTED = 4
@@ -246,7 +246,7 @@ class Release(Bundle):
 
     def _draw_selected(
         self, num_rows: int | None, seed: int, workers: int, progress: PhaseProgress | None,
-        where: str, drawers: Mapping[str, Drawer],
+        where: str, drawers: Mapping[str, Inside],
     ) -> Drawing:  # fmt: skip
         """Return a table of the rows that meet a condition."""
         from adaptive_qs.generate.linked import NoRowsError, select_boxes  # few tables need it
