@@ -256,10 +256,12 @@ def build_adjacency(domain: Domain, cliques: Sequence[Clique], copy_per_axis: bo
 
 @njit(cache=True, nogil=True, inline="always")
 def find_cell(rows, r, e, offset, other, stride):  # type: ignore[no-untyped-def]
-    """Return where the values of an entry begin, given the other attributes of a row."""
-    cell = offset[e]
+    """Return where the values of an entry begin, given the other attributes of a row; unsigned."""
+    row, entry = np.uint64(r), np.uint64(e)  # a signed index costs a test whether it is negative
+    cell = np.uint64(offset[entry])
     for k in range(other.shape[1]):
-        cell += rows[r, other[e, k]] * stride[e, k]
+        value = rows[row, np.uint64(other[entry, k])]
+        cell += np.uint64(value) * np.uint64(stride[entry, k])
     return cell
 
 

@@ -50,10 +50,6 @@ class ResidualEstimate:
         mixed = (self.precision * self.values + precision * values) / total
         return ResidualEstimate(mixed, total)
 
-    def for_each(self, copies: int) -> ResidualEstimate:
-        """Return the estimate in rows, given that each row was counted ``copies`` times."""
-        return ResidualEstimate(self.values / copies, self.precision * copies**2)
-
 
 def uniform_reference(domain: Domain) -> tuple[Array, ...]:
     """Return the reference of the paper: every value of an attribute equally likely."""

@@ -232,7 +232,6 @@ def test_a_part_of_a_budget_charges_the_whole_and_refuses_what_does_not_fit():
         ({"person": "k"}, "a person column in a set"),
         ({"rows": 2}, "several rows for one of the root"),
         ({"related": SetMember(("homes", "persons"), "x")}, "no table of the set"),
-        ({"weigh": "persons"}, "equal weight of persons"),
     ],
 )
 def test_units_that_are_none(fields, words):
@@ -343,7 +342,6 @@ def asks_for(*attributes, **more):
         ({"rho": 1e-10}, "for a row of .*, which is nothing but noise"),
         ({"rows_per_person": 2}, "rows-per-person was given for a set of tables"),
         ({"target": "age"}, "target was given for a set of tables"),
-        ({"weigh": "persons"}, "weigh was given for a set of tables"),
     ],
 )
 def test_what_cannot_be_is_refused_before_anything_is_spent(options, words, monkeypatch):

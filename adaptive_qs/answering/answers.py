@@ -414,9 +414,6 @@ class Answers:
             (table,), plan, mechanisms = run.tables.values(), self.plan, run.mechanisms
             private = mechanisms.table(table.counter)
             sets = answer_sets(plan.mechanism, private, mechanisms, plan.target.units)
-            copies = self.target.unit.copies
-            if copies > 1:
-                sets = (answers.for_each(copies) for answers in sets)
             for batch in answer_batches(sets, table.schema, confidence, formulas):
                 done += batch.num_rows
                 report(done, plan.queries)

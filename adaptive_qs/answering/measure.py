@@ -7,7 +7,7 @@ import math
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from typing import Any, cast
@@ -130,11 +130,6 @@ class SetAnswers:
     queries: tuple[Queries, ...]
     estimates: Array
     variances: Array
-
-    def for_each(self, copies: int) -> SetAnswers:
-        """Return the answers if each published row is counted ``copies`` times."""
-        estimates, variances = self.estimates / copies, self.variances / copies**2
-        return replace(self, estimates=estimates, variances=variances)
 
 
 def answer_sets(

@@ -101,8 +101,7 @@ EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0)
 class BatchPlan:
     """A mechanism for a workload, chosen without data, and its errors at a budget.
 
-    Every error is at the cost β of the target and scales with 1/√β. Errors are in published rows,
-    each of which can be counted several times (:attr:`~adaptive_qs.privacy.unit.Unit.copies`).
+    Every error is at the cost β of the target and scales with 1/√β.
 
     Attributes:
         workload: The queries.
@@ -152,7 +151,7 @@ class BatchPlan:
     def max_variance(self) -> tuple[float, bool]:
         """The largest variance of an answer (rows²), and whether it is exact or a bound."""
         value, exact = self.mechanism.largest_variance()
-        return value / self.target.cost / self.target.unit.copies**2, exact
+        return value / self.target.cost, exact
 
     @cached_property
     def forecast(self) -> Forecast:
@@ -168,7 +167,7 @@ class BatchPlan:
         return [(t.epsilon, t.cost, self._rmse(error, t.cost)) for t in targets]
 
     def _rmse(self, total_error: float, cost: float) -> float:
-        return math.sqrt(total_error / cost / self.queries) / self.target.unit.copies
+        return math.sqrt(total_error / cost / self.queries)
 
 
 def answers_limits(
@@ -252,7 +251,7 @@ class Batch:
 
     def list_warnings(self, target: PrivacyTarget, rows: int | None) -> tuple[BudgetWarning, ...]:
         """Return warnings about the budget of the whole run."""
-        std = target.within(target.budget).cost ** -0.5 / target.unit.copies
+        std = target.within(target.budget).cost ** -0.5
         counted = "a count with the whole budget"
         return list_budget_warnings(target.epsilon, target.delta, std, rows, counted, target.unit)
 

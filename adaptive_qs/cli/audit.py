@@ -72,7 +72,7 @@ def audit(*, options: Options) -> int:
         low = PrivacyTarget.of(epsilon, delta, rho).rho
         rhos = low, min(APART * low, max(MOST_RHO, low))
     described = TableSet.load(schema, max_memory)
-    names = "engine", "scheduler", "rows_per_person", "weigh", "neighbours"
+    names = "engine", "scheduler", "rows_per_person", "neighbours"
     with io.progress_bars() as bars:
         report = run_audit(
             described, spec, options.pairs, options.seed, rhos, partial(bars, "audit"),

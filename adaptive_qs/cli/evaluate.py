@@ -40,7 +40,7 @@ def _html_path(name: str, path: Path) -> Path:
 
 
 MODELS = "Models"
-SAME_NAMES = "weigh", "target", "repeats", "seed", "max_memory"
+SAME_NAMES = "target", "repeats", "seed", "max_memory"
 """Options that `adaptive_qs.evaluate` takes as they are."""
 
 
@@ -51,9 +51,6 @@ class Options(JsonOptions, ForceOptions, WorkloadOptions, MachineOptions, Schema
     rule: Annotated[list[str] | None, Option(
         'Rule to check, such as "start <= end" or "city determines country". Repeat the option '
         "for more rules.", "TEXT")] = None  # fmt: skip
-    weigh: Annotated[str | None, Option(
-        "What counts alike: rows, or persons, of whom one true row each is compared.", "KIND",
-        default="as in the release behind SYNTHETIC, or rows")] = None  # fmt: skip
     target: Annotated[str | None, Option(
         "Train models that predict this column on either table, and test them on true rows.",
         "COLUMN", MODELS)] = None  # fmt: skip
@@ -215,7 +212,7 @@ def _describe_released(true: Path, synthetic: Path, release: Path | None) -> str
 # Sets of tables.
 
 ONE_TABLE = (
-    "workload", "ways", "rule", "weigh", "target", "release",
+    "workload", "ways", "rule", "target", "release",
 )  # fmt: skip
 """Options that sets of tables have no use for."""
 

@@ -231,29 +231,15 @@ def stamp_rows(insecure: bool, stamp: str) -> list[Row]:
     return [("NOT PRIVATE", stamp.partition(": ")[2])] if insecure else []
 
 
-def list_unconnected(release: Release) -> list[str]:
-    """Return a text on the columns without a measured combination, if there are any."""
-    if not (names := release.manifest.unconnected):
-        return []
-    shown = f"{_share_of_columns(release)} ({join_first(names, 6)})"
-    return [f"{shown}: no combination with them was measured"]
-
-
 def unconnected_warnings(release: Release) -> list[str]:
     """Return a warning about the columns without a measured combination, if there are any."""
     if not (names := release.manifest.unconnected):
         return []
     from adaptive_qs.loop.forecast import REMEDY
 
-    verb = "is" if len(names) == 1 else "are"
-    return [
-        f"At this budget {_share_of_columns(release)} {verb} independent of all others. {REMEDY}"
-    ]
-
-
-def _share_of_columns(release: Release) -> str:
-    some, all_columns = len(release.manifest.unconnected), len(release.schema.columns)
-    return f"{some:,} of {counted(all_columns, 'column')}"
+    verb, all_columns = "is" if len(names) == 1 else "are", len(release.schema.columns)
+    some = f"{len(names):,} of {counted(all_columns, 'column')} {verb} independent of all others"
+    return [f"At this budget {some}: {join_first(names, 6)}. {REMEDY}"]
 
 
 def protects(unit: Unit) -> Row:
@@ -399,9 +385,8 @@ def check_standard_output(out: Path | None, insecure: bool, as_json: bool) -> No
 def readable(table: Path) -> Iterator[Path]:
     """Yield a file that can be read more than once: the table, or a copy of standard input.
 
-    The copy is a temporary file that only this user can read. It is removed at the end. On systems
-    with paths for open files it has no name, so nothing is left if the process is killed. Errors
-    raised in the block name "standard input".
+    The copy is a temporary file without a name, so that nothing is left if the process is killed.
+    Errors raised in the block name "standard input".
     """
     if table != STANDARD:
         yield table
@@ -410,15 +395,8 @@ def readable(table: Path) -> Iterator[Path]:
         raise InputError("- reads standard input, which is a terminal: pipe a table into it")
     with ExitStack() as cleanup:
         try:
-            file: Any
-            if Path("/proc/self/fd").exists():
-                file = cleanup.enter_context(tempfile.TemporaryFile())
-                path = Path(f"/proc/self/fd/{file.fileno()}")
-            else:
-                file = tempfile.NamedTemporaryFile(delete=False)  # noqa: SIM115
-                path = Path(file.name)
-                cleanup.callback(path.unlink)
-                cleanup.enter_context(file)
+            file = cleanup.enter_context(tempfile.TemporaryFile())
+            path = Path(f"/proc/self/fd/{file.fileno()}")
             if sys.stdin is not None:
                 file.writelines(_blocks(sys.stdin.buffer))
             file.flush()

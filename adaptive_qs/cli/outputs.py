@@ -79,7 +79,7 @@ class Outputs:
             return cls(None, {}, release)
         if not schema.is_set:
             return cls(out, {schema.root: out}, release)
-        number, remedy = len(schema.tables), "Use a folder, or a database (.db or .duckdb)."
+        number, remedy = len(schema.tables), "Use a folder, or a database (.db)."
         if out == io.STANDARD:
             raise InputError(f"- holds one table, and there are {number}. {remedy}")
         if _holds_tables(out):
@@ -132,7 +132,7 @@ class Outputs:
             elif folder is None or exists(folder):
                 check_table(file, table_force)
             else:
-                table_format(path).library()
+                table_format(path)
             if file != io.STANDARD:
                 rows = dict.fromkeys(schema.names, 1)
                 written = schema.written(name, rows) if schema.is_set else schema.tables[name]

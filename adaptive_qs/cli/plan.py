@@ -162,9 +162,10 @@ def _forecast_tables(
     left_out: DroppedMarginals | None,
     options: Options,
 ) -> tuple[list[io.Row], dict[str, Any] | None, dict[str, Any]]:
-    tables = describe_tables(schema, spec, looked, options) if options.budgeted else None
-    scoring, scored = describe_scoring(looked, left_out, options.counted_rows, options)
-    lines = [] if tables is None else list_measurements(looked, tables)
+    scoring, scored = describe_scoring(looked, left_out, options.public_rows, options)
+    lines, tables = (
+        describe_tables(schema, spec, looked, options) if options.budgeted else ([], None)
+    )
     if scoring["target"] is not None:
         lines.append(("target", f"{scoring['target']}: {SERVED}"))
     return [*lines, scored], tables, scoring
@@ -219,7 +220,7 @@ def list_cells(plan: BatchPlan, found: Mapping[str, Any]) -> io.Row:
 
 def describe_tables(
     schema: Schema, spec: WorkloadSpec, workload: Workload, options: PlanOptions
-) -> dict[str, Any]:
+) -> tuple[list[io.Row], dict[str, Any]]:
     """Predict what `synthesize` measures of a workload with the same budget."""
     from adaptive_qs.loop.estimates import CELLS_ALONE
     from adaptive_qs.loop.forecast import LoopForecast
@@ -232,22 +233,24 @@ def describe_tables(
     left = target.within(target.budget - learning)
     served = QueryStrategies.of(spec, workload.domain)
     strategies = CELLS_ALONE if served is None else served.strategies
-    forecast = LoopForecast(workload, left.compute_published_rho)
+    forecast = LoopForecast(workload, left.rho)
     return predict_measurements(forecast, strategies, options.public_rows)
 
 
 def predict_measurements(
-    forecast: LoopForecast, strategies: Strategies, rows: int | None
-) -> dict[str, Any]:
-    """Return fields on the measurements of a table of about ``rows`` rows."""
+    forecast: LoopForecast, strategies: Strategies, rows: int | None, flag: str = "--public-rows "
+) -> tuple[list[io.Row], dict[str, Any]]:
+    """Return lines and fields on the measurements of a table of about ``rows`` rows.
+
+    ``flag`` is the option for the rows.
+    """
     from adaptive_qs.loop.forecast import total_std
 
     workload = forecast.workload
     predicted = forecast.resolutions(rows) if forecast.possible and rows else None
-    return {
+    found = {
         "total_std": total_std(workload, forecast.rho, rows or 0),
         "unconnected": list(forecast.columns(rows)) if forecast.possible and rows else None,
-        "least_rows": forecast.least_rows() if forecast.possible else None,
         "resolutions": predicted and [one._asdict() for one in predicted],
         "strategies": [
             {
@@ -257,6 +260,7 @@ def predict_measurements(
             for i, strategy in sorted(strategies.items())
         ],
     }  # fmt: skip
+    return _list_measurements(forecast, found, flag), found
 
 
 def describe_scoring(
@@ -275,24 +279,21 @@ def describe_scoring(
     }, ("scoring", "; ".join(filter(None, (str(found), left))))  # fmt: skip
 
 
-def list_measurements(
-    workload: Workload, found: Mapping[str, Any], flag: str = "--public-rows "
-) -> list[io.Row]:
-    """Return rows on the synthetic table of a workload; ``flag`` is the option for its rows."""
+def _list_measurements(forecast: LoopForecast, found: Mapping[str, Any], flag: str) -> list[io.Row]:
     from adaptive_qs.loop.forecast import REMEDY
 
     text = f"measured with a standard error of about {io.figure(found['total_std'])}"
-    rows, least, unconnected = [("rows", text)], found["least_rows"], found["unconnected"]
-    if least is not None and unconnected is None:
+    rows, unconnected, workload = [("rows", text)], found["unconnected"], forecast.workload
+    if unconnected is None:
         text = f"{flag}N shows which columns would be independent of all others"
     elif not unconnected:
         text = "probably none is independent of all others"
-    elif least.keys() == set(unconnected):
+    elif len(unconnected) == len(forecast.combined):
         text = f"probably all are independent of each other. {REMEDY}"
     else:
         some = f"{len(unconnected):,} of {counted(len(workload.domain), 'column')}"
         text = f"{some} probably independent of all others: {join_first(unconnected, 6)}. {REMEDY}"
-    if least is not None:
+    if forecast.possible:
         rows.append(("columns", text))
     if found["resolutions"] is not None:
         rows.append(("resolution", _describe_resolutions(workload, found["resolutions"])))
@@ -350,7 +351,8 @@ def _plan_set(schema: TableSet, workload: Any, options: Options) -> None:
     target, last = checked.root.target, list(checked.members.values())[-1].target.unit
     for table, (name, part) in zip(schema.measured(), checked.members.items()):
         rows, work, share = numbers.get(name), part.work, float(table.share)
-        forecast = predict_measurements(work.forecast, work.strategies, rows)
+        flag = f"--public-rows {name}="
+        own, forecast = predict_measurements(work.forecast, work.strategies, rows, flag)
         scoring, scored = describe_scoring(work.workload, work.left_out, rows, run)
         for doubt in describe_refusals(work.list_warnings(part.target, rows)):
             warnings.setdefault(str(doubt), f"{name}: {doubt}" if found else str(doubt))
@@ -362,7 +364,7 @@ def _plan_set(schema: TableSet, workload: Any, options: Options) -> None:
         some = counted(len(work.workload.cliques), "marginal")
         budget = f"rho {share * target.rho:.6g} ({io.percent(share)})"
         lines.append((name, f"{budget} for {some}"))
-        lines += [*list_measurements(work.workload, forecast, f"--public-rows {name}="), scored]
+        lines += [*own, scored]
     for warning in warnings.values():
         io.warn(warning)
     if options.as_json:

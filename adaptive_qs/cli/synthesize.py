@@ -128,7 +128,6 @@ class Outcome:
             some = counted(found["combinations"], "combination")
             text = f"{found['column']}: {found['measured']:,} of {some} with it measured"
             rows.append(("target", text))
-        rows += [("unconnected", text) for text in self._label(io.list_unconnected)]
         rows += io.taken_rows(self.seconds)
         if following := self._next():
             piped = " < DATA" if "-" in following else ""
@@ -336,10 +335,6 @@ def _note_forecasts(checked: CheckedRun[Tables], options: Options) -> None:
     for name, member in checked.members.items():
         label = f"{name}: " if checked.schema.is_set else ""
         is_root, work = name == checked.schema.root, member.work
-        scoring = work.scoring(options.counted_rows if is_root else None)
+        scoring = work.scoring(options.public_rows if is_root else None)
         if scoring.seconds >= LONG_PASS or work.left_out is not None:
             io.note(f"{label}{scoring}")
-        compare = "--public-rows N" if is_root else f"plan --public-rows {name}=N"
-        unknown = options.public_rows is None or not is_root
-        if unknown and not options.resume and (text := work.forecast.note(compare)):
-            io.note(f"{label}{text}")

@@ -26,7 +26,7 @@ from adaptive_qs.evaluation.tables import OWNER_ONLY, TablePair
 from adaptive_qs.generate.check import CheckedPages
 from adaptive_qs.machine import ROWS_SHARE, PhaseProgress, memory_bytes, plan_workers
 from adaptive_qs.pages.words import counted, render, short, significant
-from adaptive_qs.privacy.unit import DEFAULT_WEIGH, check_weigh
+from adaptive_qs.privacy.unit import ROWS
 from adaptive_qs.release.bundle import Bundle, manifest_path, read_sidecar
 from adaptive_qs.release.drawing import Contradiction, contradictions
 from adaptive_qs.release.statement import Manifest, Statement, versions
@@ -308,7 +308,6 @@ def evaluate(
     workload: ComparedSource = None,
     *,
     rules: str | Rule | Iterable[str | Rule] = (),
-    weigh: str | None = None,
     target: str | None = None,
     repeats: int = 5,
     release: str | Path | Bundle | None = None,
@@ -325,7 +324,6 @@ def evaluate(
         schema: a :class:`Schema`, a path or parsed JSON; by default that of ``release``.
         workload: a number of ways, a workload, its file or its content; by default 2 ways.
         rules: that the owner knows to hold, such as "start <= end".
-        weigh: what has equal weights, rows or persons; by default as in the release, or rows.
         target: the column that models learn to predict; no models are trained without one.
         repeats: splits that models are trained and tested on.
         release: the release of the synthetic table; by default the statement next to its file.
@@ -345,7 +343,8 @@ def evaluate(
     marginals, queries = resolve_compared(workload, described.domain())
     declared = _resolve_rules(rules, described)
     promised = find_promise(release, synthetic, described, max_memory)
-    one_each = _has_equal_persons(weigh, promised, described)
+    unit = ROWS if promised.statement is None else promised.statement.protects
+    one_each = unit.person is not None and unit.rows == 1
     if one_each:
         true = _one_row_each(true, described, max_memory)
     pair = TablePair.of(true, synthetic, described, progress)
@@ -374,13 +373,6 @@ def _resolve_rules(rules: str | Rule | Iterable[str | Rule], schema: Schema) -> 
     return [*declared_rules(schema), *parsed]
 
 
-def _has_equal_persons(weigh: str | None, promised: Promised, schema: Schema) -> bool:
-    if weigh is None:
-        weigh = DEFAULT_WEIGH if promised.statement is None else promised.statement.protects.weigh
-    check_weigh(weigh, schema.person)
-    return weigh != DEFAULT_WEIGH
-
-
 def _one_row_each(table: Any, schema: Schema, max_memory: int | str | None) -> Any:
     if table is None:
         return None
@@ -407,8 +399,7 @@ def table_notes(pair: TablePair, one_each: bool) -> Iterator[str]:
         )
     if one_each:
         yield (
-            "persons have equal weights: one true row of each person was compared, selected at "
-            "random"
+            "one row of each person counted: one true row of each was compared, selected at random"
         )
 
 

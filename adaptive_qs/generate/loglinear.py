@@ -398,10 +398,10 @@ def _sweep_rows(rows, begin, end, order, factors, adjacency, key):  # type: igno
                     q[v] = single[v]
                 e, unchecked = start[i], 0
                 while e + 4 <= start[i + 1]:
-                    c0 = np.uint64(find_cell(rows, r, e, offset, other, stride))
-                    c1 = np.uint64(find_cell(rows, r, e + 1, offset, other, stride))
-                    c2 = np.uint64(find_cell(rows, r, e + 2, offset, other, stride))
-                    c3 = np.uint64(find_cell(rows, r, e + 3, offset, other, stride))
+                    c0 = find_cell(rows, r, e, offset, other, stride)
+                    c1 = find_cell(rows, r, e + 1, offset, other, stride)
+                    c2 = find_cell(rows, r, e + 2, offset, other, stride)
+                    c3 = find_cell(rows, r, e + 3, offset, other, stride)
                     for w in range(values):
                         p[w] *= (packed[c0 + w] * packed[c1 + w]) * (
                             packed[c2 + w] * packed[c3 + w]
@@ -415,7 +415,7 @@ def _sweep_rows(rows, begin, end, order, factors, adjacency, key):  # type: igno
                             for v in range(width):
                                 q[v] /= largest
                 while e < start[i + 1]:
-                    cell = np.uint64(find_cell(rows, r, e, offset, other, stride))
+                    cell = find_cell(rows, r, e, offset, other, stride)
                     for w in range(values):
                         p[w] *= packed[cell + w]
                     e += 1

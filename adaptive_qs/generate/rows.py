@@ -368,7 +368,7 @@ def _forbids(guard, rows, r, i, value):  # type: ignore[no-untyped-def]
     (start, offset, other, stride, own_stride, _, _), allowed, _ = guard
     for e in range(start[i], start[i + 1]):
         cell = find_cell(rows, r, e, offset, other, stride)
-        if not allowed[cell + value * own_stride[e]]:
+        if not allowed[cell + np.uint64(value) * np.uint64(own_stride[e])]:
             return True
     return False
 
@@ -377,8 +377,7 @@ def _forbids(guard, rows, r, i, value):  # type: ignore[no-untyped-def]
 def _descend(rows, proposals, row_order, attribute_order, excess, a, guard, blocks):  # type: ignore[no-untyped-def]
     start, offset, other, stride, own_stride, _, _ = a
     first, second, joined, beyond, step, base, _, begin, values, _ = guard[2]
-    leave = np.empty(start[-1], dtype=np.int64)
-    enter = np.empty(start[-1], dtype=np.int64)
+    leave, enter = np.empty((2, start[-1]), dtype=np.uint64)
     block_start, members = blocks
     rank, pair = np.full(rows.shape[1], -1), np.empty(2, dtype=np.int64)
     state = np.empty(rows.shape[1], dtype=rows.dtype)
@@ -399,8 +398,8 @@ def _descend(rows, proposals, row_order, attribute_order, excess, a, guard, bloc
                 continue
             for e in range(start[i], start[i + 1]):
                 cell = find_cell(rows, r, e, offset, other, stride)
-                leave[e - start[i]] = cell + old * own_stride[e]
-                enter[e - start[i]] = cell + new * own_stride[e]
+                own, at = np.uint64(own_stride[e]), np.uint64(e - start[i])
+                leave[at], enter[at] = cell + np.uint64(old) * own, cell + np.uint64(new) * own
             if _improve(excess, leave, enter, start[i + 1] - start[i]):
                 rows[r, i] = new
         for p in range(first.size):
@@ -429,13 +428,13 @@ def _descend(rows, proposals, row_order, attribute_order, excess, a, guard, bloc
 def _improve(excess, leave, enter, number):  # type: ignore[no-untyped-def]
     """Move a row from some cells to others, in place, if Σ|excess| falls; return whether it did."""
     change = 0.0
-    for e in range(number):
+    for e in range(np.uint64(number)):
         if leave[e] != enter[e]:
             x, y = excess[leave[e]], excess[enter[e]]
             change += abs(x - 1.0) - abs(x) + abs(y + 1.0) - abs(y)
     if not change < 0.0:
         return False
-    for e in range(number):
+    for e in range(np.uint64(number)):
         excess[leave[e]] -= 1.0
         excess[enter[e]] += 1.0
     return True

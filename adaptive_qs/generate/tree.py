@@ -308,7 +308,8 @@ def _move_values(rows, begin, end, wide, tree, factors, adjacency, key):  # type
                 chance += math.log(singles[single + low] / singles[single + old])
                 for e in range(start[i], start[i + 1]):
                     cell = find_cell(rows, r, e, offset, other, stride)
-                    chance += math.log(np.float64(packed[cell + low]) / packed[cell + old])
+                    weight = np.float64(packed[cell + np.uint64(low)])
+                    chance += math.log(weight / packed[cell + np.uint64(old)])
                 if math.log(max(uniform(key, r, step + 1), 1e-300)) < chance:
                     rows[r, i] = low
                 step += 2
@@ -341,20 +342,21 @@ def _move_branches(rows, begin, end, tree, factors, adjacency, key):  # type: ig
                 log_ratio += math.log(ratio)
                 ratio = 1.0
         for k in range(first, node_end[first]):
-            i = node_attribute[k]
+            i = np.uint64(node_attribute[k])
             if new[i] == rows[r, i]:
                 continue
-            for e in range(start[i], start[i + 1]):
-                old_cell, new_cell = offset[e] + rows[r, i], offset[e] + new[i]
+            for e in range(np.uint64(start[i]), np.uint64(start[i + np.uint64(1)])):
+                begins = np.uint64(offset[e])  # unsigned indices: see find_cell
+                old_cell, new_cell = begins + np.uint64(rows[r, i]), begins + np.uint64(new[i])
                 counted = False
                 for m in range(other.shape[1]):
-                    j = other[e, m]
+                    j, length = np.uint64(other[e, m]), np.uint64(stride[e, m])
                     # A clique that several changed attributes share counts at the first of them.
-                    if stride[e, m] > 0 and j < i and new[j] != rows[r, j]:
+                    if length > 0 and j < i and new[j] != rows[r, j]:
                         counted = True
                         break
-                    old_cell += rows[r, j] * stride[e, m]
-                    new_cell += new[j] * stride[e, m]
+                    old_cell += np.uint64(rows[r, j]) * length
+                    new_cell += np.uint64(new[j]) * length
                 if not counted:
                     ratio *= np.float64(packed[new_cell]) / packed[old_cell]
                     if not 1e-100 < ratio < 1e100:

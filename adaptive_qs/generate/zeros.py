@@ -388,7 +388,7 @@ def weigh(weights, size, rows, r, adjacency, packed, entries, number):  # type: 
     _, offset, other, stride, _, _, _ = adjacency
     for n in range(number):
         e = entries[n]
-        cell = np.uint64(find_cell(rows, r, e, offset, other, stride))
+        cell = find_cell(rows, r, e, offset, other, stride)
         for v in range(np.uint64(size)):
             weights[v] *= packed[cell + v]
         if n % _UNCHECKED == _UNCHECKED - 1 or n == number - 1:

@@ -312,8 +312,7 @@ def learn_heaps(
         query = LinearQuery(Purpose.HEAPS, (name,), (counts,))
         units = costs[name].rho_units
         measurements.append(Measurement.costing(query, points.histograms(*cells), units))
-    copies = mechanisms.ledger.unit.copies
     return {
-        each.column.name: each.counted(noisy / copies, math.sqrt(made.noise_variance) / copies)
+        each.column.name: each.counted(noisy, math.sqrt(made.noise_variance))
         for each, made, noisy in zip(histograms, measurements, mechanisms.measure(measurements))
     }

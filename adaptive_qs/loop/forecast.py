@@ -44,14 +44,11 @@ from adaptive_qs.workload.workload import Workload
 #
 # How often that comes true: ``results/unconnected.csv``, by ``scripts/speed/unconnected.py``.
 
-RUNS, FEWER_RUNS = 5, 3
-"""Loops for one number of rows that is given, and for each of many that are tried."""
+RUNS = 5
+"""Loops for a number of rows."""
 MOST_CANDIDATES = 10_000
 """Above it there is no forecast: it would take longer than the run."""
 MOST_ROUNDS = 2_000
-ROWS = tuple(digit * 10**power for power in range(1, 9) for digit in (1, 3))
-"""Numbers of rows among which the least is looked for."""
-FEW_ROWS = 1_000
 NAMED = 3
 """Columns that a line names."""
 REMEDY = "Use coarser bins, fewer columns or a larger budget."
@@ -97,11 +94,11 @@ class LoopForecast:
     @property
     def possible(self) -> bool:
         """Whether there are combinations, and few enough for a forecast."""
-        return bool(self._combined) and len(self.workload.closure) <= MOST_CANDIDATES
+        return bool(self.combined) and len(self.workload.closure) <= MOST_CANDIDATES
 
     def columns(self, rows: int) -> tuple[str, ...]:
         """Return the columns that stay unconnected in a table of about ``rows`` rows."""
-        left = self._left_unconnected(rows, RUNS)
+        left = self._left_unconnected(rows)
         return tuple(name for i, name in enumerate(self.workload.domain.names) if i in left)
 
     def resolutions(self, rows: int) -> tuple[PredictedMarginal, ...]:
@@ -132,30 +129,6 @@ class LoopForecast:
             for columns, some in often
         )
 
-    def least_rows(self) -> dict[str, int | None]:
-        """Return about how many rows each column takes to be connected; None above ``ROWS``.
-
-        Columns without a requested combination with another one are not included.
-        """
-        left_at: dict[int, frozenset[int]] = {-1: self._combined}
-
-        def narrow(low: int, high: int) -> None:
-            if high - low > 1 and left_at[low] != left_at[high]:
-                middle = (low + high) // 2
-                left_at[middle] = self._left_unconnected(ROWS[middle], FEWER_RUNS) & left_at[low]
-                narrow(low, middle)
-                narrow(middle, high)
-
-        last = len(ROWS) - 1
-        left_at[last] = self._left_unconnected(ROWS[last], FEWER_RUNS)
-        narrow(-1, last)
-        known = sorted(left_at)
-        names = self.workload.domain.names
-        return {
-            names[i]: next((ROWS[k] for k in known if i not in left_at[k]), None)
-            for i in sorted(self._combined)
-        }
-
     def warnings(self, rows: int) -> tuple[str, ...]:
         """Return one line about the columns of a table of about ``rows`` rows, if there are any."""
         columns = self.columns(rows) if self.possible else ()
@@ -168,30 +141,8 @@ class LoopForecast:
             f"{join_first(columns, NAMED)}. {REMEDY}",
         )
 
-    def note(self, compare: str = "--public-rows N") -> str | None:
-        """Return one line about the rows that it takes if their number is not public.
-
-        It names the option with which that is compared.
-
-        Columns that take no more than ``FEW_ROWS`` are not named.
-        """
-        least = self.least_rows() if self.possible else {}
-        needed = [(rows or math.inf, name) for name, rows in least.items()]
-        needed = sorted((pair for pair in needed if pair[0] > FEW_ROWS), key=lambda pair: -pair[0])
-        if not needed:
-            return None
-        suited = f"more than {ROWS[-1]:,} rows"
-        if needed[0][0] < math.inf:
-            suited = f"{needed[0][0]:,} rows or more"
-        columns = [f"{name} (below {min(rows, ROWS[-1]):,} rows)" for rows, name in needed]
-        return (
-            f"This budget suits tables of {suited}. In smaller ones, columns will probably be "
-            f"independent of all others: {join_first(columns, NAMED)}. Use {compare} to check "
-            "your table."
-        )
-
     @cached_property
-    def _combined(self) -> frozenset[int]:
+    def combined(self) -> frozenset[int]:
         """Attributes of several values that the workload combines with another such."""
         sizes = self.workload.domain.sizes
         several = [{i for i in clique if sizes[i] > 1} for clique in self.workload.cliques]
@@ -220,12 +171,12 @@ class LoopForecast:
             self._known_choices[key] = _Choices(self.workload, domain, kept)
         return _Start(rows, self._known_choices[key], first, left)
 
-    def _left_unconnected(self, rows: int, runs: int) -> frozenset[int]:
+    def _left_unconnected(self, rows: int) -> frozenset[int]:
         if opened := self._opening(rows).precisions:
-            return self._combined.difference(*opened)
+            return self.combined.difference(*opened)
         start = self._start(rows)
-        missed = [self._combined - self._connected(start, seed) for seed in range(runs)]
-        return frozenset(i for i in self._combined if 2 * sum(i in some for some in missed) > runs)
+        missed = [self.combined - self._connected(start, seed) for seed in range(RUNS)]
+        return frozenset(i for i in self.combined if 2 * sum(i in some for some in missed) > RUNS)
 
     def _opening(self, rows: int) -> JointPlan:
         first, initial, _ = _initial_precisions(self.workload, self.rho, rows)
@@ -236,7 +187,7 @@ class LoopForecast:
         domain, connected = start.choices.domain, set[int]()
         for clique in self._measured(start, seed):
             connected.update(domain.columns(clique) if len(clique) > 1 else ())
-            if connected == self._combined:
+            if connected == self.combined:
                 break
         return connected
 

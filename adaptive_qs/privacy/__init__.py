@@ -3,4 +3,3 @@
 from typing import Final, Literal
 
 DEFAULT_NEIGHBOURS: Final[Literal["add-remove"]] = "add-remove"
-DEFAULT_WEIGH: Final[Literal["rows"]] = "rows"

@@ -12,7 +12,6 @@ from pydantic import ConfigDict, Field
 from adaptive_qs.arguments import check_choice, positive_integer
 from adaptive_qs.errors import InputError
 from adaptive_qs.privacy import DEFAULT_NEIGHBOURS as DEFAULT_NEIGHBOURS
-from adaptive_qs.privacy import DEFAULT_WEIGH as DEFAULT_WEIGH
 from adaptive_qs.privacy.events import Cost, E, GaussianEvent
 
 # Every measurement is a function of the rows that count, and its sensitivity is proven for one row
@@ -28,10 +27,6 @@ from adaptive_qs.privacy.events import Cost, E, GaussianEvent
 # Code that measures is about single rows: the one door by which counts leave
 # (:mod:`adaptive_qs.privacy.mechanisms`) takes events for a row, and charges and records them for
 # the unit of its ledger. :meth:`Unit.for_rows` converts a budget to the cost for rows.
-#
-# If persons weigh alike, each person has exactly K rows in the counted table, by repetition. A
-# person still changes it by at most K rows. Published numbers are divided by K, so that a person is
-# one row (:attr:`Unit.copies`).
 #
 # Proof: docs/proofs.md, section 11.
 
@@ -53,26 +48,8 @@ NEIGHBOURS: Mapping[str, Relation] = MappingProxyType(
 )
 """The kinds of neighbouring tables, by the name of the option."""
 
-Weigh = Literal["rows", "persons"]
-WEIGH: Mapping[str, str] = MappingProxyType(
-    {
-        DEFAULT_WEIGH: "every row that counts weighs 1",
-        "persons": "every person weighs 1, and each of k rows 1/k",
-    }
-)
-"""What has equal weight in all counts, by the name of the option."""
-
 MOST_ROWS = 2**20
 """Largest number of rows of one person: above it there is nothing but noise."""
-
-
-def check_weigh(weigh: Any, person: str | None) -> None:
-    """Raise InputError for an unknown name, or for persons without a person column."""
-    if check_choice("weigh", weigh, WEIGH) != DEFAULT_WEIGH and person is None:
-        raise InputError(
-            '--weigh persons needs a person column, and the schema names none. Add "person": '
-            "COLUMN to the schema, or remove --weigh."
-        )
 
 
 @dataclass(frozen=True)
@@ -114,30 +91,24 @@ class Unit:
         neighbours: A name of ``NEIGHBOURS``.
         related: The table of a set whose rows are measured; None for one table. ``rows`` is then
             the maximum number of its rows below one row of the root.
-        weigh: A name of ``WEIGH``; with "persons" each person has exactly ``rows`` rows in the
-            table that is counted, and is one row in publications.
     """
 
     person: Annotated[str, Field(min_length=1)] | None = None
     rows: Annotated[int, Field(ge=1, le=MOST_ROWS)] = 1
     neighbours: Literal["add-remove", "replace"] = DEFAULT_NEIGHBOURS
     related: SetMember | None = None
-    weigh: Weigh = DEFAULT_WEIGH
 
     __pydantic_config__ = ConfigDict(extra="forbid")
 
     @staticmethod
-    def of(
-        person: str | None, rows_per_person: Any, neighbours: Any, weigh: Any = DEFAULT_WEIGH
-    ) -> Unit:
+    def of(person: str | None, rows_per_person: Any, neighbours: Any) -> Unit:
         """Return the unit that a schema and the options of a run name.
 
         Raises:
-            InputError: If a person column is named without a number of rows, or the reverse, if
-                persons are weighted equally without one, or if a value is invalid.
+            InputError: If a person column is named without a number of rows, or the reverse, or if
+                a value is invalid.
         """
         check_choice("neighbours", neighbours, NEIGHBOURS)
-        check_weigh(weigh, person)
         if (person is None) != (rows_per_person is None):
             raise InputError(
                 "--rows-per-person needs a person column, and the schema names none. Add "
@@ -151,7 +122,7 @@ class Unit:
         rows = 1 if person is None else positive_integer("rows-per-person", rows_per_person)
         if rows > MOST_ROWS:
             raise InputError(f"rows-per-person is {rows:,}. Use {MOST_ROWS:,} at most.")
-        return Unit(person, rows, kind, weigh=weigh)
+        return Unit(person, rows, kind)
 
     def __post_init__(self) -> None:
         """Raise ValueError for parts that contradict each other."""
@@ -162,18 +133,11 @@ class Unit:
                 raise ValueError("no table of the set, or several rows for one of the root")
         elif self.person is None and self.rows > 1:
             raise ValueError("several rows per person without a person column")
-        if self.weigh != DEFAULT_WEIGH and self.person is None:
-            raise ValueError("equal weight of persons without a person column")
 
     @property
     def group(self) -> int:
         """Maximum number of rows by which the measured tables of neighbours differ."""
         return self.rows * NEIGHBOURS[self.neighbours].steps
-
-    @property
-    def copies(self) -> int:
-        """Number of counted rows for each published row."""
-        return 1 if self.weigh == DEFAULT_WEIGH else self.rows
 
     @property
     def noun(self) -> str:
@@ -209,10 +173,6 @@ class Unit:
             return f"{self.protected}, of which at most {self.rows:,} {rows}"
         if self.person is None:
             return self.protected
-        together = "which together count as one row"
-        if self.weigh != DEFAULT_WEIGH:
-            parts = "" if self.rows == 1 else f", in {self.rows:,} equal parts"
-            return f"{self.protected}, {together}{parts}"
         return f"{self.protected}, of which at most {self.rows:,} count{'s' * (self.rows == 1)}"
 
     @property

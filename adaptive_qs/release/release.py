@@ -133,8 +133,6 @@ class Release(Bundle):
         model, unit = result.model, ledger.unit
         rounds = tuple(_round_record(past, model.domain, unit) for past in result.rounds)
         estimates = model.estimates
-        if unit.copies > 1:
-            estimates = {clique: one.for_each(unit.copies) for clique, one in estimates.items()}
         manifest = Manifest(
             **derive_fields(events, schema, TABLES, stamp, unit, loss),
             settings=dict(settings),
@@ -421,17 +419,17 @@ def chosen_seed(seed: int | None) -> int:
 
 
 def _round_record(past: Round, domain: Domain, unit: Unit) -> RoundRecord:
-    charged, copies = unit.group**2, unit.copies
+    charged = unit.group**2
     return RoundRecord(
         clique=domain.clique_names(past.clique),
         groups=domain.shape(past.clique),
         noise_variances=tuple(
-            (domain.clique_names(residual), domain.shape(residual), variance / copies**2)
+            (domain.clique_names(residual), domain.shape(residual), variance)
             for residual, variance in past.measured.items()
         ),
         rho_selecting=past.budget.selecting * charged,
         rho_measuring=past.budget.measuring * charged,
-        moved=past.moved / copies,
-        expected=past.expected / copies,
+        moved=past.moved,
+        expected=past.expected,
         rescored=past.rescored,
     )

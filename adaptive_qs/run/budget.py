@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import partial
 from typing import Generic, Protocol, Self, TypeVar
 
 from adaptive_qs.arguments import positive_number
@@ -29,7 +28,7 @@ from adaptive_qs.privacy.budget import (
     float_below,
 )
 from adaptive_qs.privacy.events import UNITS_PER_RHO, Cost
-from adaptive_qs.privacy.unit import DEFAULT_WEIGH, ROWS, Unit
+from adaptive_qs.privacy.unit import ROWS, Unit
 from adaptive_qs.run.options import BudgetOptions, RunOptions
 from adaptive_qs.table.coded import MAX_ROWS
 from adaptive_qs.table.engines import SCHEDULED, EngineOptions
@@ -263,15 +262,6 @@ class PrivacyTarget:
             )
         return target
 
-    @property
-    def compute_published_rho(self) -> float:
-        """ρ for one row of what is published, of which :attr:`Unit.copies` are counted.
-
-        What is measured at it has the noise, in such rows, of what is measured of the copies at ρ
-        for one row.
-        """
-        return self.rho * self.unit.copies**2
-
     def within(self, remaining: Cost) -> Self:
         """Return the same promise, with what rows may cost if this much of the budget is left."""
         rows = self.unit.for_rows(remaining)
@@ -308,9 +298,7 @@ def resolve_budget(
         InputError: If the budget is out of range or too small to learn from, or if a person column
             and the number of rows that count do not go together.
     """
-    unit = unit or Unit.of(
-        schema.person, options.rows_per_person, options.neighbours, options.weigh
-    )
+    unit = unit or Unit.of(schema.person, options.rows_per_person, options.neighbours)
     if not schema.open_columns:
         return budget(None).protecting(unit), Cost()
     from adaptive_qs.learn.schema import column_costs, discovery_share, preprocessing_cost
@@ -483,14 +471,12 @@ class Member(Generic[W]):
 
     def engine_options(self, options: RunOptions) -> EngineOptions:
         """Return the limits of the engine that counts the table."""
-        limits, unit, what = self.work.limits, self.target.unit, "the table"
-        if unit.weigh != DEFAULT_WEIGH:
-            what = f"the table, with {unit.rows:,} rows for each person,"
+        limits = self.work.limits
         return EngineOptions(
             workers=limits.workers,
             rows_bytes=limits.rows_bytes,
-            check_rows=partial(limits.check_countable, what=what),
-            check_held=partial(limits.check_rows, what=what),
+            check_rows=limits.check_countable,
+            check_held=limits.check_rows,
             temp_folder=options.temp_folder,
             scheduler=options.scheduler,
         )

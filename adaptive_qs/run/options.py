@@ -268,9 +268,6 @@ class UnitOptions(NeighbourOptions):
         "Maximum number of rows per person that count, a public number. Required if the schema "
         "names a person column.", "K", BUDGET
     )] = None  # fmt: skip
-    weigh: Annotated[str, Option(
-        "Unit of equal weight: rows, or persons (each person counts as one row; --rows-per-person "
-        "sets the resolution of the weights).", "KIND", BUDGET)] = "rows"  # fmt: skip
 
 
 @dataclass(kw_only=True)
@@ -305,14 +302,6 @@ class PublicRows:
         "Approximate number of rows, from public knowledge. Used to check the budget before it is "
         "spent; the true number is never used.", "N", BUDGET,
         check=check_public_rows)] = None  # fmt: skip
-
-    @property
-    def counted_rows(self) -> int | None:
-        """Public number of counted rows; ``public_rows`` can be persons who weigh alike."""
-        rows, number = self.public_rows, getattr(self, "rows_per_person", None)
-        if rows is None or getattr(self, "weigh", "rows") == "rows" or not isinstance(number, int):
-            return rows
-        return rows * number
 
 
 @dataclass(kw_only=True)

@@ -29,7 +29,6 @@ from adaptive_qs.privacy.budget import Budget, Ledger, check_process, this_proce
 from adaptive_qs.privacy.events import Cost
 from adaptive_qs.privacy.mechanisms import Mechanisms, audited
 from adaptive_qs.privacy.noise import EntropySource, InsecureSeed, SystemEntropy
-from adaptive_qs.privacy.unit import DEFAULT_WEIGH
 from adaptive_qs.release.statement import package_version
 from adaptive_qs.run.budget import Member, W
 from adaptive_qs.run.options import RunOptions
@@ -341,20 +340,12 @@ class ReadRun(Generic[W]):
 
 
 def _bound_rows(source: Any, member: Member[Any], options: RunOptions, clock: PhaseClock) -> Any:
-    """Return a source with at most, or exactly, K rows of each person."""
-    from adaptive_qs.table.persons import ContributionBound, count_persons
+    """Return a source with at most K rows of each person."""
+    from adaptive_qs.table.persons import ContributionBound
 
-    unit, schema, most_bytes = member.target.unit, member.schema, member.work.limits.rows_bytes
-    steps, alike = clock.steps("persons"), unit.weigh != DEFAULT_WEIGH
-    counted = count_persons(source, schema, most_bytes, steps)
-    if alike:  # refuse rows that cannot be held before they are repeated
-        how, rows = member.engine_options(options), counted.num_rows * unit.rows
-        held = how.check_held if options.engine == "memory" else None
-        for check in filter(None, (how.check_rows, held)):
-            check(rows)
-    return ContributionBound.from_source(
-        source, schema, unit.rows, most_bytes, steps, alike, counted
-    )
+    rows, most_bytes = member.target.unit.rows, member.work.limits.rows_bytes
+    steps = clock.steps("persons")
+    return ContributionBound.from_source(source, member.schema, rows, most_bytes, steps)
 
 
 # Spending: every release is charged first. Finished: the outputs are in place.

@@ -21,7 +21,7 @@ from adaptive_qs.machine import Fault, PhaseClock, memory_bytes, plan_workers, r
 from adaptive_qs.privacy.budget import BudgetWarning, Part, list_budget_warnings
 from adaptive_qs.privacy.events import Cost
 from adaptive_qs.privacy.mechanisms import Mechanisms
-from adaptive_qs.privacy.unit import DEFAULT_WEIGH, SetMember, Unit
+from adaptive_qs.privacy.unit import SetMember, Unit
 from adaptive_qs.release.release import Release
 from adaptive_qs.release.tables import ReleaseSet
 from adaptive_qs.run.budget import MIN_COST, Limits, Member, PrivacyTarget
@@ -193,8 +193,6 @@ def _plan_members(schema: TableSet, options: SynthesizeOptions) -> dict[str, Mem
         raise InputError(
             'rows-per-person was given for a set of tables, whose keys have "most": remove it'
         )
-    if options.weigh != DEFAULT_WEIGH:
-        raise InputError("weigh was given for a set of tables, which counts rows: remove it")
     if options.target is not None:
         raise InputError("target was given for a set of tables: remove it")
     tables = schema.measured()
@@ -242,8 +240,7 @@ def _plan_member(
             from adaptive_qs.learn.schema import check_learnable
 
             check_learnable(served.queries, schema)
-        rho = share * left.compute_published_rho
-        return Tables(marginals, limits, rho, options.levels, left_out, served)
+        return Tables(marginals, limits, share * left.rho, options.levels, left_out, served)
 
     return Member.planned(schema, options, budget, plan, unit)
 

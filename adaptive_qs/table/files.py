@@ -293,7 +293,6 @@ FORMATS: Registry[Any] = Registry(
         ".pq": "adaptive_qs.table.write:PARQUET",
         ".sqlite": "adaptive_qs.table.sql:SQLITE",
         ".db": "adaptive_qs.table.sql:SQLITE",
-        ".duckdb": "adaptive_qs.table.sql:DUCKDB",
     }
 )
 """Output formats of :mod:`adaptive_qs.table.write`, by the endings of file names."""
@@ -325,7 +324,7 @@ def is_table_file(path: str | Path) -> bool:
     """Return whether a file is a table by its name, or Parquet by its first bytes."""
     with contextlib.suppress(OSError, ValueError):  # what reads it explains them
         if Path(path).is_file():
-            if str(path).lower().endswith((*FORMATS, ".xls", ".xlsx")):
+            if str(path).lower().endswith((*FORMATS, ".xls", ".xlsx", ".duckdb")):
                 return True
             with open(path, "rb") as file:
                 return file.read(len(PARQUET_MAGIC)) == PARQUET_MAGIC

@@ -44,10 +44,6 @@ if TYPE_CHECKING:
 # look random, no kind of row is preferred over all persons. With a person more, the kept table has
 # at most K rows more, and all others as they were.
 #
-# Where persons weigh alike, a person with k rows has each of them ⌊K/k⌋ times, and the K mod k
-# whose marks are smallest once more: K rows in all. For more than K rows that is the same rule. On
-# average over marks each row is there K/k times.
-#
 # Persons are compared exactly, by :func:`as_identifiers`: two that were taken for one would share
 # its K rows, and one of them could change all that is kept of the other; one that was taken for two
 # would have K rows of each.
@@ -65,7 +61,7 @@ PERSON_BYTES = 200
 
 @dataclass(frozen=True, repr=False)
 class ContributionBound(Rows):
-    """A source with at most, or exactly, K rows per person and without the person column.
+    """A source with at most K rows per person and without the person column.
 
     The schema names the person column; its bins and values can be open.
     """
@@ -82,12 +78,10 @@ class ContributionBound(Rows):
         most: int,
         most_bytes: int,
         progress: StepProgress | None = None,
-        exactly: bool = False,
-        counted: pa.Table | None = None,
     ) -> Self:
         """Count the rows of each person and select the rows to keep.
 
-        The table is read again if some rows of a person are kept more often than others.
+        The table is read again if some person has more.
 
         Args:
             source: The private table.
@@ -95,37 +89,24 @@ class ContributionBound(Rows):
             most: K, the number of rows of each person that are kept.
             most_bytes: Memory for the counts and the selection.
             progress: Reports the reading.
-            exactly: Whether the rows of persons with fewer than K are repeated.
-            counted: The result of :func:`count_persons`, if the rows were counted before.
 
         Raises:
             DataError: If the table is coded, does not fit the schema, or a row has no person.
             ResourceExceeded: If the memory does not suffice.
         """
-        if counted is None:
-            counted = count_persons(source, schema, most_bytes, progress)
-        differ = pc.not_equal if exactly else pc.greater
-        changed = counted.filter(differ(counted["rows"], most))
-        rows = changed["rows"].to_numpy().astype(np.int64)
-        uneven = most % rows > 0
-        order = np.argsort(~uneven, kind="stable")
-        rows, places, marks = rows[order], [np.zeros(0, np.int64)], [np.zeros(0, np.uint64)]
-        names = pa.concat_arrays([*changed["person"].chunks, pa.array([], pa.string())])
-        names = names.take(pa.array(order))
-        extra = most % rows[: int(uneven.sum())]
-        _check_bytes(most_bytes, int(rows[: extra.size].sum()) * 120)  # bytes for each row
-        if extra.size:
-            few = names[: extra.size]
-            hashes = _hashed(few)
+        counted = count_persons(source, schema, most_bytes, progress)
+        many = counted.filter(pc.greater(counted["rows"], most))
+        _check_bytes(most_bytes, int(many["rows"].to_numpy().sum()) * 120)  # bytes for each row
+        names = pa.concat_arrays([*many["person"].chunks, pa.array([], pa.string())])
+        hashes, places, marks = _hashed(names), [np.zeros(0, np.int64)], [np.zeros(0, np.uint64)]
+        if len(names):
             with _opened(source, schema) as whole:
                 for chunk, whose in _chunks(whole, schema, schema.names, progress):
-                    of, theirs = _marked(schema, chunk, whose, few, hashes)
+                    of, theirs = _marked(schema, chunk, whose, names, hashes)
                     places.append(of[of >= 0])
                     marks.append(theirs)
         found = np.concatenate(places), np.concatenate(marks)
-        return cls(
-            source, schema, RowSelection.from_hashes(names, most // rows, extra, *found, most)
-        )
+        return cls(source, schema, RowSelection.from_marks(names, hashes, *found, most))
 
     def __str__(self) -> str:
         return name_source(self.source)
@@ -145,13 +126,10 @@ class ContributionBound(Rows):
                 yield replace(chunk, columns=columns)
                 continue
             of, marks = _marked(schema, chunk, whose, kept.names, kept.hashes)
-            uneven = (of >= 0) & (of < kept.hashes.size)  # kept more often than their others
-            times = np.where(of < 0, 1, kept.times[of])
-            times[uneven] += kept.taken(of[uneven], marks, left, whole.label)
-            rows = np.repeat(np.arange(of.size), times)
-            for first in range(0, max(rows.size, 1), max(of.size, 1)):  # none is larger than before
-                some = rows[first : first + of.size]
-                yield replace(chunk, columns=tuple(take_cells(cells, some) for cells in columns))
+            keeping = of < 0
+            keeping[~keeping] = kept.taken(of[~keeping], marks, left, whole.label)
+            rows = np.flatnonzero(keeping)
+            yield replace(chunk, columns=tuple(take_cells(cells, rows) for cells in columns))
 
 
 def count_persons(
@@ -269,41 +247,30 @@ def _summed(parts: Sequence[pa.Table]) -> pa.Table:
 
 @dataclass(frozen=True)
 class RowSelection:
-    """The number of copies of each row that count; private.
+    """The rows that count of persons with more than K; private.
 
     Attributes:
-        most: K.
-        names: These persons, first the uneven ones, of whom some rows get an additional copy.
-        times: How often each of their rows is kept at least, shape (persons,).
-        hashes: Hashes of the names of the uneven persons.
-        equal: Place of an uneven person and mark of the cells, for each group of equal rows.
-        quotas: Number of additional copies in each group.
+        names: These persons.
+        hashes: Hashes of their names.
+        equal: Place of a person and mark of the cells, for each group of equal rows.
+        quotas: Number of rows that count in each group.
     """
 
-    most: int
     names: pa.StringArray
-    times: Places
     hashes: Marks
     equal: pd.MultiIndex
     quotas: Places
 
     @classmethod
-    def from_hashes(
-        cls,
-        names: pa.StringArray,
-        times: Places,
-        extra: Places,
-        places: Places,
-        marks: Marks,
-        most: int,
+    def from_marks(
+        cls, names: pa.StringArray, hashes: Marks, places: Places, marks: Marks, most: int
     ) -> Self:
-        """Choose the rows with the smallest hashes for one additional copy.
+        """Choose the K rows of each person with the smallest hashes.
 
         Args:
-            names: These persons.
-            times: How often each of their rows is kept at least.
-            extra: Number of additional copies of each uneven person.
-            places: The uneven person of each of their rows.
+            names: Persons with more than K rows.
+            hashes: Hashes of their names.
+            places: The person of each of their rows.
             marks: Marks of the cells of these rows.
             most: K.
         """
@@ -316,13 +283,13 @@ class RowSelection:
         own = mix_bits(marks + HASH_STEP * _rank(_is_new(places, marks)).astype(np.uint64))
         order = np.lexsort((own, places))
         chosen = np.empty(places.size, dtype=np.int64)
-        chosen[order] = _rank(_is_new(places[order])) < extra[places[order]]
+        chosen[order] = _rank(_is_new(places[order])) < most
         ends = pairwise([*starts.tolist(), places.size])
         quotas = np.array([chosen[start:end].sum() for start, end in ends], dtype=np.int64)
-        return cls(most, names, times, _hashed(names[: extra.size]), equal, quotas)
+        return cls(names, hashes, equal, quotas)
 
     def taken(self, places: Places, marks: Marks, left: Places, label: str) -> NDArray[np.bool_]:
-        """Mark the rows that get one additional copy, and decrement ``left`` in place.
+        """Mark the rows that count, and decrement ``left`` in place.
 
         Raises:
             DataError: If there was no such row before.
@@ -354,9 +321,9 @@ def _rank(new: NDArray[np.bool_]) -> Places:
 def _marked(
     schema: Schema, chunk: Chunk, whose: PersonIndex, names: pa.StringArray, hashes: Marks
 ) -> tuple[Places, Marks]:
-    """Return the position of each row's person, -1 for none, and the marks of rows with a hash."""
+    """Return the position of each row's person in names, -1 for others, and the marks of rows."""
     places = whose.among(names)
-    rows = np.flatnonzero((places >= 0) & (places < hashes.size))
+    rows = np.flatnonzero(places >= 0)
     marks = hashes[places[rows]]
     for column, cells in zip(schema.columns, chunk.columns):
         codes = _codes(column, take_cells(cells, rows), chunk.file)

@@ -1,4 +1,4 @@
-"""Tables in databases: SQLite and DuckDB, read and written.
+"""Tables in databases: SQLite, read and written, and DuckDB, read.
 
 Only rows come from a database. Their cells are coded one by one like cells of a file, so that no
 cell decides how another is read. Messages of these libraries quote values, so they are not passed
@@ -12,10 +12,9 @@ import re
 import shutil
 import sqlite3
 import tempfile
-from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import wait
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -196,17 +195,17 @@ def _identifier(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-# Writing: into a temporary file of the library's own, which is then copied.
-
-Written = Callable[[Sequence[pa.Array]], None]
-"""Writes columns of some rows."""
-
-
-class Database(OutputFormat):
-    """A database with one table, or several, which is written by its own library."""
+class Sqlite(OutputFormat):
+    """A SQLite database with one table, or several; dates are texts, booleans 0 and 1."""
 
     is_text = False
     holds_sets = True
+    most_columns = 2_000
+
+    @staticmethod
+    def fold(name: str) -> str:
+        """Return the name with ASCII letters in lower case."""
+        return re.sub("[A-Z]+", lambda letters: letters[0].lower(), name)
 
     def write(self, tables: Iterable[pa.Table], texts: Sequence[AsText], file: BinaryIO) -> None:
         """Write values of the declared types, missing ones as null."""
@@ -216,15 +215,19 @@ class Database(OutputFormat):
         self, tables: Iterable[tuple[str, Iterable[pa.Table], Sequence[AsText]]], file: BinaryIO
     ) -> None:
         """Write tables by name, one after the other; see :meth:`write`."""
-        with self._connected(file) as database:
+        with _written(file) as database:
             for name, parts, texts in tables:
                 pages = iter(parts)
                 first = next(pages)
-                write = self._create_table(database, first.schema, name)
+                write = _create_table(database, first.schema, name)
                 for page in chain([first], pages):
                     for batch in page.to_batches(max_chunksize=OBJECT_ROWS):
-                        columns = zip(batch.columns, texts)
-                        write([self._cells(values, as_text) for values, as_text in columns])
+                        write([
+                            pc.if_else(values.is_valid(), as_text(values), None)
+                            if pa.types.is_temporal(values.type)
+                            else values
+                            for values, as_text in zip(batch.columns, texts)
+                        ])  # fmt: skip
 
     @contextmanager
     def batch_writer(
@@ -232,99 +235,39 @@ class Database(OutputFormat):
     ) -> Iterator[Callable[[pa.RecordBatch], None]]:
         """Yield a function that writes every text unchanged."""
         plain = without_dictionaries(schema)
-        with self._connected(file) as database:
-            write = self._create_table(database, plain, "answers")
+        with _written(file) as database:
+            write = _create_table(database, plain, "answers")
             yield lambda batch: write(batch.cast(plain).columns)
-
-    @abstractmethod
-    def _connected(self, file: BinaryIO) -> AbstractContextManager[Any]:
-        """Yield a connection to a new database, which is copied to the file at the end."""
-
-    @abstractmethod
-    def _create_table(self, database: Any, schema: pa.Schema, name: str) -> Written:
-        """Create a table and return a function that writes columns of rows in its types."""
-
-    def _cells(self, values: pa.Array, as_text: AsText) -> pa.Array:
-        return values
 
 
 @contextmanager
-def _copied(file: BinaryIO, name: str) -> Iterator[Path]:
-    """Yield the path of a temporary file that is written in the block and then copied."""
+def _written(file: BinaryIO) -> Iterator[sqlite3.Connection]:
+    """Yield a connection to a new database in a temporary file, which is then copied."""
     with tempfile.TemporaryDirectory(prefix="adaptive-qs-out-") as folder:
-        path = Path(folder) / name
-        yield path
+        path = Path(folder) / "table.db"
+        with closing(sqlite3.connect(path)) as database:
+            database.execute("PRAGMA journal_mode=OFF")
+            yield database
+            database.commit()
         with path.open("rb") as written:
             shutil.copyfileobj(written, file)
 
 
-class Sqlite(Database):
-    """A SQLite database with one table; dates and times are texts, booleans 0 and 1."""
+def _create_table(
+    database: sqlite3.Connection, schema: pa.Schema, name: str
+) -> Callable[[Sequence[pa.Array]], None]:
+    """Create a table and return a function that writes columns of rows in its types."""
+    table, names = _identifier(name), [*map(_identifier, schema.names)]
+    numbers = {pa.float64(): "REAL", pa.int64(): "INTEGER", pa.bool_(): "INTEGER"}
+    kinds = [numbers.get(kind, "TEXT") for kind in schema.types]
+    columns = ", ".join(f"{title} {kind}" for title, kind in zip(names, kinds))
+    insert = f"INSERT INTO {table} VALUES ({', '.join('?' * len(names))})"
+    database.execute(f"CREATE TABLE {table} ({columns})")
 
-    most_columns = 2_000
+    def write(columns: Sequence[pa.Array]) -> None:
+        database.executemany(insert, zip(*(column.to_pylist() for column in columns)))
 
-    @staticmethod
-    def fold(name: str) -> str:
-        """Return the name with ASCII letters in lower case."""
-        return re.sub("[A-Z]+", lambda letters: letters[0].lower(), name)
-
-    def _cells(self, values: pa.Array, as_text: AsText) -> pa.Array:
-        if not pa.types.is_temporal(values.type):
-            return values
-        return pc.if_else(values.is_valid(), as_text(values), None)
-
-    @contextmanager
-    def _connected(self, file: BinaryIO) -> Iterator[Any]:
-        with _copied(file, "table.db") as path, closing(sqlite3.connect(path)) as database:
-            database.execute("PRAGMA journal_mode=OFF")
-            yield database
-            database.commit()
-
-    def _create_table(self, database: Any, schema: pa.Schema, name: str) -> Written:
-        table, names = _identifier(name), [*map(_identifier, schema.names)]
-        numbers = {pa.float64(): "REAL", pa.int64(): "INTEGER", pa.bool_(): "INTEGER"}
-        kinds = [numbers.get(kind, "TEXT") for kind in schema.types]
-        columns = ", ".join(f"{title} {kind}" for title, kind in zip(names, kinds))
-        insert = f"INSERT INTO {table} VALUES ({', '.join('?' * len(names))})"
-        database.execute(f"CREATE TABLE {table} ({columns})")
-
-        def write(columns: Sequence[pa.Array]) -> None:
-            database.executemany(insert, zip(*(column.to_pylist() for column in columns)))
-
-        return write
+    return write
 
 
-class DuckDb(Database):
-    """A DuckDB database with one table."""
-
-    @staticmethod
-    def fold(name: str) -> str:
-        """Return the name in lower case."""
-        return name.lower()
-
-    @staticmethod
-    def library() -> object:
-        """Import the library; raise InputError if it is not installed."""
-        return duckdb()
-
-    @contextmanager
-    def _connected(self, file: BinaryIO) -> Iterator[Any]:
-        library = duckdb()
-        with _copied(file, "table.duckdb") as path, closing(library.connect(str(path))) as database:
-            yield database
-
-    def _create_table(self, database: Any, schema: pa.Schema, name: str) -> Written:
-        table = _identifier(name)
-
-        def run(query: str, page: pa.Table) -> None:
-            database.register("page", page)
-            database.execute(f"{query} SELECT * FROM page")
-            database.unregister("page")
-
-        run(f"CREATE TABLE {table} AS", schema.empty_table())
-        return lambda columns: run(
-            f"INSERT INTO {table}", pa.Table.from_arrays([*columns], schema=schema)
-        )
-
-
-SQLITE, DUCKDB = Sqlite(), DuckDb()
+SQLITE = Sqlite()

@@ -68,11 +68,6 @@ class OutputFormat(ABC):
         """Return the form of a column name that such files compare."""
         return name
 
-    @staticmethod
-    def library() -> object:
-        """Import the library that such files need; raise InputError if it is not installed."""
-        return None
-
     def declared(self, schema: Schema) -> OutputFormat:
         """Return the format as a schema declares it."""
         return self
@@ -186,7 +181,7 @@ def table_format(path: str | Path) -> OutputFormat:
 
 def check_table_path(path: str | Path) -> None:
     """Raise InputError, before any work is done, unless `write_table` can write `path`."""
-    table_format(path).library()
+    table_format(path)
     check_writable(path)
 
 

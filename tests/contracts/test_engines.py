@@ -16,7 +16,6 @@ from adaptive_qs.errors import InputError
 from adaptive_qs.ledger.book import LedgerBook
 from adaptive_qs.machine import Fault
 from adaptive_qs.privacy.events import Cost
-from adaptive_qs.privacy.unit import WEIGH
 from adaptive_qs.table import coded
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.engines import ENGINES, EngineOptions, open_engine
@@ -145,14 +144,13 @@ def test_both_jobs_release_the_same_bytes(engine, schema, scheduler, files, tmp_
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("weigh", WEIGH)
 @pytest.mark.parametrize("engine", ENGINES)
-def test_the_same_rows_of_persons_are_kept(engine, weigh, scheduler, tmp_path):
+def test_the_same_rows_of_persons_are_kept(engine, scheduler, tmp_path):
     """Whatever keeps them, and in whatever order they come."""
     frame = FRAME.assign(who=(np.arange(900) ** 2) % 83)
     frame[:400].to_csv(tmp_path / "0.csv", index=False)
     frame[400:].to_parquet(tmp_path / "1.parquet")
-    options = {"rho": 1, "insecure_seed": 3, "rows_per_person": 14, "weigh": weigh}
+    options = {"rho": 1, "insecure_seed": 3, "rows_per_person": 14}
     persons = {**DECLARED, "person": "who"}
     expected = answer(frame[::-1], persons, 2, **options).to_arrow()
     found = answer(tmp_path, persons, 2, engine=engine, scheduler=scheduler, **options)

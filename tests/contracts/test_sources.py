@@ -241,14 +241,13 @@ def test_no_person_counts_more_often_than_was_promised(kind, lie, tmp_path, coun
 
 
 @pytest.mark.filterwarnings("ignore:the number of rows")
-@pytest.mark.parametrize("weigh", ["rows", "persons"])
 @pytest.mark.parametrize("kind", TWINS)
-def test_what_is_learnt_and_measured_is_of_one_reading(kind, weigh, tmp_path, counted, lying):
+def test_what_is_learnt_and_measured_is_of_one_reading(kind, tmp_path, counted, lying):
     ledger = ledger_of(tmp_path, 2.0)
     table = lying(TWINS[kind](tmp_path, *LIES["other rows"]))
-    options = {**OPTIONS, "weigh": weigh, "learning_share": 0.5, "ledger": ledger}
+    options = {**OPTIONS, "learning_share": 0.5, "ledger": ledger}
     Synthesizer(**options, delta=1e-6, workload=1).fit(table, schema=LEARNT)
-    assert counted[0] == (1 if weigh == "rows" else MOST)
+    assert counted[0] == 1
     assert max(counted) <= MOST
 
 

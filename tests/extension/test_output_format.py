@@ -91,5 +91,5 @@ def test_the_help_of_every_command_that_writes_tables_lists_it_cheaply():
 
 
 def test_an_unknown_suffix_is_refused_with_the_known_ones(tmp_path):
-    with pytest.raises(InputError, match=r"end the name in \.csv, .*\.duckdb, \.jsonl"):
+    with pytest.raises(InputError, match=r"end the name in \.csv, .*\.db, \.jsonl"):
         answer(FRAME, SCHEMA, 1, rho=1).write(tmp_path / "a.xyz")

@@ -206,7 +206,6 @@ def _forecast(sizes: Mapping[str, int], ways: int, rho: float, rows: int) -> Mem
     return {
         "columns": list(forecast.columns(rows)),
         "resolutions": [str(each) for each in forecast.resolutions(rows)],
-        "least rows": forecast.least_rows(),
     }
 
 
@@ -237,7 +236,6 @@ RUNS: Mapping[str, Run] = {
     "few cells": _run(_synthesized, "large", LARGE, rho=0.05, max_cells=20_000, slow=True),
     "target": _run(_synthesized, "large", LARGE, rho=0.05, target="z"),
     "persons": _run(_from_file, rho=1.0, rows_per_person=2),
-    "persons weigh alike": _run(_from_file, rho=1.0, rows_per_person=3, weigh="persons", slow=True),
     "persons replaced": _run(
         _from_file, rho=1.0, rows_per_person=3, neighbours="replace", slow=True
     ),

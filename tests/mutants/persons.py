@@ -47,12 +47,6 @@ def replayed_persons():
 
 
 @checks.audited
-def weighed_persons():
-    """Neighbours that differ by a person whose rows are repeated until all persons weigh alike."""
-    return audit(SCHEMA, 2, 2, rhos=(2.0,), sample_every=10**6, rows_per_person=3, weigh="persons")
-
-
-@checks.audited
 def replaced_persons():
     """Neighbours in which a person has other rows."""
     kind = {"rows_per_person": 2, "neighbours": "replace"}
@@ -143,15 +137,6 @@ def nearer(original, domain, residual):
 def all_rows(original, self, whole, wanted):
     kept = replace(self.kept, quotas=self.kept.quotas + 10**6)
     return original(replace(self, kept=kept), whole, wanted)
-
-
-@replaced(
-    persons.ContributionBound, "_read", "a row of a person repeated too often", weighed_persons
-)
-def once_more(original, self, whole, wanted):
-    return original(
-        replace(self, kept=replace(self.kept, times=self.kept.times + 1)), whole, wanted
-    )
 
 
 @replaced(persons, "_marked", "rows kept by who else is in the table", replayed_persons)

@@ -15,7 +15,7 @@ import adaptive_qs
 from adaptive_qs.cli.entry import commands, main
 from adaptive_qs.cli.options import read_text
 from adaptive_qs.errors import InputError
-from adaptive_qs.privacy.unit import NEIGHBOURS, WEIGH
+from adaptive_qs.privacy.unit import NEIGHBOURS
 from adaptive_qs.run.options import AnswerOptions, PlanOptions, SynthesizeOptions, read_options
 from adaptive_qs.synthesizer import Synthesizer
 
@@ -44,13 +44,12 @@ def test_commands_and_signatures_have_the_fields_and_their_defaults(verb):
 def test_choices_that_the_help_lists_are_those_that_there_are():
     shown = {each.name: each.option.help for each in read_options(SynthesizeOptions)}
     assert all(name in shown["neighbours"] for name in NEIGHBOURS)
-    assert all(name in shown["weigh"] for name in WEIGH)
 
 
 WRONG = {
     "epsilon": ("0", "-1", "nan", "inf", "one"), "delta": ("0", "1", "2", "nan"),
     "rho": ("0", "-inf", "one"), "cost": ("0", "nan", "1e-300"), "learning_share": ("1", "nan"),
-    "levels": ("x",), "engine": ("x",), "neighbours": ("x",), "weigh": ("x",),
+    "levels": ("x",), "engine": ("x",), "neighbours": ("x",),
     "max_candidates": ("0", "1.5"), "max_cells": ("-1", "many"), "max_memory": ("lots",),
     "workers": ("0", "x"), "insecure_seed": ("-1",), "public_rows": ("0", "1.5"),
     "rows_per_person": ("x", "0"), "mechanism": ("best",), "gap": ("0", "nan"),

@@ -123,74 +123,6 @@ def test_a_row_may_be_replaced():
     assert replaced.release_._total[1] == pytest.approx(2 * added.release_._total[1], rel=0.2)
 
 
-# Persons who weigh alike: K rows each where rows are counted, one in what is published.
-
-ALIKE = {"rows_per_person": 60, "weigh": "persons"}
-SIZES = np.random.default_rng(5).integers(1, 7, 200)  # all of them divide 60
-SEVERAL = pd.DataFrame(
-    {
-        "who": np.repeat([f"p{k}" for k in range(200)], SIZES),
-        "a": RNG.integers(0, 4, SIZES.sum()),
-        "b": RNG.choice(["x", "y"], SIZES.sum()),
-        "c": RNG.random(SIZES.sum()) < 0.3,
-    }
-).sample(frac=1, random_state=3)
-
-
-def test_rows_of_a_person_weigh_what_they_are_of_theirs():
-    """Against rows of weight 1/k added up: six standard errors of the noise of each cell."""
-    weights = 1 / SEVERAL.groupby("who").who.transform("size")
-    true = SEVERAL.assign(w=weights).groupby(["a", "b"]).w.sum().to_numpy().reshape(4, 2)
-    options = {"rho": 4e5, "beyond_limits": True, **ALIKE}
-    release = fitted(frame=SEVERAL, **options).release_
-    (found,) = release.marginals([["a", "b"]])
-    assert found.basis == "measured"
-    assert found.standard_error < 0.01
-    assert (np.abs(found.counts - true) < 6 * found.standard_errors).all()
-    answers = answer(SEVERAL, PERSONS, 2, **options, **OPTIONS).to_pandas()
-    table = answers[answers.attributes == "a x b"]
-    assert (np.abs(table.estimate - true.ravel()) < 6 * table.standard_error).all()
-    assert table.standard_error.max() < 0.01
-    assert len(fitted(frame=SEVERAL, **options).sample()) == 200
-
-
-def test_the_noise_is_that_of_a_table_of_persons():
-    """Whatever the number of parts: of answers, and of the plan that has no rows."""
-    rows, alike = plan(BY_ROWS, 1, rho=0.5), plan(PERSONS, 1, rho=0.5, **ALIKE)
-    assert alike.rmse == pytest.approx(rows.rmse, rel=1e-9)
-    assert alike.max_variance[0] == pytest.approx(rows.max_variance[0], rel=1e-9)
-    pairs = zip(alike.by_epsilon(), rows.by_epsilon(), strict=True)
-    assert all(one[2] == pytest.approx(other[2], rel=1e-9) for one, other in pairs)
-    single = fitted(BY_ROWS, FRAME.drop(columns="who")[::3], rho=0.5).release_
-    parts = fitted(rho=0.5, **ALIKE).release_
-    assert parts._total[1] == pytest.approx(single._total[1], rel=0.2)  # rounds add to it
-
-
-def test_the_statement_says_that_persons_weigh_alike(tmp_path):
-    path = ledger(tmp_path, Unit("who"))
-    model = fitted(rho=1, rows_per_person=3, weigh="persons", ledger=path)  # interrupted
-    manifest, rows = model.release_.manifest, model.release_.num_rows
-    del model
-    for other in ({"rows_per_person": 3}, {"rows_per_person": 4, "weigh": "persons"}):
-        with pytest.raises(LedgerError, match="started with another unit"):
-            fitted(rho=1, **other, ledger=path, resume=True)
-    again = fitted(rho=1, rows_per_person=3, weigh="persons", ledger=path, resume=True)
-    again.save(tmp_path / "r.zip")
-    loaded = Synthesizer.load(tmp_path / "r.zip").release_
-    assert (loaded.manifest, loaded.num_rows) == (manifest, rows)
-    assert manifest.protects.copies == 3
-    assert manifest.unit.endswith("'who', which together count as one row, in 3 equal parts")
-
-
-def test_more_rows_than_fit_are_refused_before_anything_is_spent(tmp_path):
-    path = ledger(tmp_path, Unit("who"), 50.0)
-    few = {"engine": "memory", "max_memory": "800MB", "weigh": "persons", "ledger": path}
-    said = "with 100,000 rows for each person, has more rows than"
-    with pytest.raises(AdaptiveQsError, match=said):
-        answer(FRAME, PERSONS, 1, rho=20.0, rows_per_person=10**5, **few, **OPTIONS)
-    assert LedgerBook(path).held == Cost()
-
-
 @pytest.mark.parametrize("run", [fitted, lambda schema, **o: answer(FRAME, schema, 1, **o)])
 @pytest.mark.parametrize(
     ("schema", "options", "words"),
@@ -200,8 +132,6 @@ def test_more_rows_than_fit_are_refused_before_anything_is_spent(tmp_path):
         (PERSONS, {"rows_per_person": -1}, "rows-per-person is -1"),
         (PERSONS, {"rows_per_person": 2, "neighbours": "other"}, "neighbours is 'other'"),
         (PERSONS, {"rows_per_person": 10**6}, "leaves nothing but noise"),
-        (PERSONS, {"rows_per_person": 2, "weigh": "some"}, "weigh is 'some'"),
-        (BY_ROWS, {"weigh": "persons"}, "--weigh persons needs a person column"),
         ({**PERSONS, "person": "a"}, {"rows_per_person": 1}, "'a' is the person column. Remove"),
         ({**PERSONS, "person": "x"}, {"rows_per_person": 1}, "column 'x' of the schema is missing"),
     ],
@@ -287,15 +217,3 @@ def test_neighbours_by_a_person_cannot_be_told_apart(schema, rows, neighbours, p
     )  # fmt: skip
     assert report.findings == []
     assert report.moved > 5 * pairs
-
-
-@pytest.mark.parametrize(
-    ("schema", "rows", "neighbours"), [(PERSONS, 4, "add-remove"), (LEARNING, 3, "replace")]
-)
-def test_nor_where_persons_weigh_alike(schema, rows, neighbours):
-    report = audit(
-        Schema.parse(schema), 2, 1, 7, rhos=(2.0,), sample_every=10**6,
-        rows_per_person=rows, neighbours=neighbours, weigh="persons",
-    )  # fmt: skip
-    assert report.findings == []
-    assert report.moved > 5

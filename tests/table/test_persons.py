@@ -1,4 +1,4 @@
-"""At most, or exactly, so many rows of each person, against persons looked at one by one."""
+"""At most so many rows of each person, against persons looked at one by one."""
 
 from __future__ import annotations
 
@@ -33,11 +33,9 @@ def table(rows):
     return pd.DataFrame(rows, columns=["who", "a", "b"], dtype=object)
 
 
-def kept(source, most=2, schema=SCHEMA, exactly=False):
+def kept(source, most=2, schema=SCHEMA):
     """The rows that are kept, as codes, and how often each is."""
-    few = read_table(
-        ContributionBound.from_source(source, schema, most, MEMORY, exactly=exactly), schema
-    )
+    few = read_table(ContributionBound.from_source(source, schema, most, MEMORY), schema)
     return Counter(zip(*(column.tolist() for column in few.columns)))
 
 
@@ -63,25 +61,6 @@ def test_kept_rows_are_those_of_each_person_alone(people, most, random):
             assert own <= everything
             alone += own
     assert kept(table(rows), most) == alone
-
-
-@settings(max_examples=15, deadline=None)
-@given(PEOPLE, st.integers(1, 9), st.randoms(use_true_random=False))
-def test_persons_with_exactly_so_many_rows_have_theirs_repeated_evenly(people, most, random):
-    """Each of k equal or other rows ⌊K/k⌋ times, and K mod k of them once more, whoever else is in
-    the table; where there are too many, they are those that are kept of at most K."""
-    rows = [(who, *row) for who, theirs in people.items() for row in theirs]
-    random.shuffle(rows)
-    alone = Counter()
-    for who, theirs in people.items():
-        if theirs:
-            frame = table([(who, *row) for row in theirs])
-            times, extra = divmod(most, len(theirs))
-            expected = kept(frame, extra) if extra else Counter()
-            for row, number in kept(frame, len(theirs)).items():
-                expected[row] += times * number
-            alone += expected
-    assert kept(table(rows), most, exactly=True) == alone
 
 
 def test_rows_are_kept_without_preference():
@@ -110,11 +89,8 @@ def test_every_form_of_a_table_keeps_the_same_rows(tmp_path):
     frame["b"] = rng.choice(["x", "y"], 60)
     expected = kept(frame)
     assert expected.total() == frame.who.value_counts().clip(upper=2).sum()
-    filled = kept(frame, 7, exactly=True)
-    assert filled.total() == 7 * frame.who.nunique()
     for source in forms(frame, tmp_path):
         assert kept(source) == expected
-        assert kept(source, 7, exactly=True) == filled
 
 
 def test_columns_still_to_be_learnt_tell_rows_apart():

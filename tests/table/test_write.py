@@ -487,7 +487,7 @@ def test_failed_write_leaves_the_old_file(tmp_path):
     assert path.stat().st_mode & 0o777 == 0o666 & ~umask
 
 
-@pytest.mark.parametrize("ending", [".sqlite", ".db", ".duckdb"])
+@pytest.mark.parametrize("ending", [".sqlite", ".db"])
 def test_databases_do_not_hold_names_that_differ_by_case(tmp_path, capsys, ending):
     (tmp_path / "ci.csv").write_text("a,A\n" + "true,false\n" * 50)
     schema = tmp_path / "ci.json"
