@@ -328,7 +328,7 @@ def decode(
     """Return the table with values for its codes, which meet the rules of the schema.
 
     Numbers and moments are drawn from their bin or period, uniformly or by the ``drawers`` of their
-    columns, column by column; those of one code ascend with the ``places`` of their rows. Missing
+    columns, column by column; inside a code they ascend with the ``places`` of the rows. Missing
     values are null, unknown values are the catch-all label. Encoding the result under the same
     schema gives the same codes.
 
