@@ -408,6 +408,7 @@ def test_an_unreviewed_table_is_covered_in_no_release(table):
                 assert own.isdisjoint(fact.columns)
 
 
+@pytest.mark.slow
 def test_rules_of_each_table_hold():
     """Also between values inside of bins, which are drawn last."""
     bins = {"type": "integer", "min": 0, "max": 99, "bins": 4}

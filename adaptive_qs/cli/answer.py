@@ -132,7 +132,7 @@ def list_fields(plan: BatchPlan) -> dict[str, Any]:
         "seconds": round(plan.seconds, 3), "max_variance_exact": exact, "gap": compute_gap(plan),
         "weighted": is_weighted(plan),
         "statuses": {str(status): count for status, count in plan.mechanism.statuses.items()},
-        "unit": target.unit.name, **io.pick(target, "epsilon", "delta", "rho"),
+        "unit": target.unit.name, **io.pick(target, "epsilon", "delta", "rho", "advantage"),
         "by_epsilon": [dict(zip(("epsilon", "cost", "rmse"), row)) for row in plan.by_epsilon()],
         "forecast": {
             "memory_mb": round(forecast.memory_bytes / 2**20, 1),
@@ -157,6 +157,7 @@ def list_rows(plan: BatchPlan, cells: io.Row) -> list[io.Row]:
     return [
         *shared_rows(plan, plan.target),
         io.protects(plan.target.unit),
+        ("attacks", plan.target.unit.describe_guess(plan.target.advantage)),
         ("lower bound", f"{bound} for any {kind}; gap {gap} of the squared error"),
         ("largest", largest),
         cells,

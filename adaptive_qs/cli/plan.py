@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
+from adaptive_qs.arguments import positive_number
 from adaptive_qs.cli import io
 from adaptive_qs.cli.answer import (
     is_weighted,
@@ -24,8 +25,9 @@ from adaptive_qs.cli.options import (
     workload_spec,
 )  # fmt: skip
 from adaptive_qs.errors import InputError, ResourceExceeded
-from adaptive_qs.pages.words import at_resolution, counted, join_first, short
+from adaptive_qs.pages.words import counted, join_first, short
 from adaptive_qs.run.options import (
+    BUDGET,
     Option,
     PlanOptions,
     SelectionOptions,
@@ -80,6 +82,10 @@ class Options(JsonOptions, FamilyOptions, SelectionOptions, PlanOptions, SchemaO
         "columns that would be independent in a synthetic table. Of a set of tables, as "
         "households=10000,persons=25000.", "N", read=read_rows, check=check_rows
     )] = None  # fmt: skip
+    max_advantage: Annotated[float | None, Option(
+        "Budget as the largest advantage (true less false positive rate) of a guess whether a row "
+        "is in the table, instead of --epsilon.", "A", BUDGET, check=positive_number
+    )] = None  # fmt: skip
 
 
 def plan(*, options: Options) -> None:
@@ -90,7 +96,13 @@ def plan(*, options: Options) -> None:
 
     Without a budget, figures are for a privacy cost of 1. They shrink with its square root.
     """
-    schema = options.schema
+    from adaptive_qs.privacy.accounting import advantage_rho
+
+    schema, advantage = options.schema, options.max_advantage
+    if advantage is not None and options.budgeted:
+        raise InputError("--max-advantage is a budget of its own. Remove the other one.")
+    if advantage is not None:
+        options.rho = advantage_rho(advantage)
     if options.demo and schema is not None:
         raise InputError("--demo has its own schema. Remove --schema.")
     if options.demo:
@@ -247,11 +259,11 @@ def predict_measurements(
     from adaptive_qs.loop.forecast import total_std
 
     workload = forecast.workload
-    predicted = forecast.resolutions(rows) if forecast.possible and rows else None
+    known = rows if forecast.possible else None
     found = {
         "total_std": total_std(workload, forecast.rho, rows or 0),
-        "unconnected": list(forecast.columns(rows)) if forecast.possible and rows else None,
-        "resolutions": predicted and [one._asdict() for one in predicted],
+        "unconnected": list(forecast.columns(known)) if known else None,
+        "measured": forecast.measured(known)._asdict() if known else None,
         "strategies": [
             {
                 "column": workload.domain.names[i], "queries": len(strategy.integers),
@@ -288,15 +300,13 @@ def _list_measurements(forecast: LoopForecast, found: Mapping[str, Any], flag: s
         text = f"{flag}N shows which columns would be independent of all others"
     elif not unconnected:
         text = "probably none is independent of all others"
-    elif len(unconnected) == len(forecast.combined):
-        text = f"probably all are independent of each other. {REMEDY}"
     else:
         some = f"{len(unconnected):,} of {counted(len(workload.domain), 'column')}"
         text = f"{some} probably independent of all others: {join_first(unconnected, 6)}. {REMEDY}"
     if forecast.possible:
         rows.append(("columns", text))
-    if found["resolutions"] is not None:
-        rows.append(("resolution", _describe_resolutions(workload, found["resolutions"])))
+    if found["measured"] is not None:
+        rows.append(("marginals", _describe_measured(workload, **found["measured"])))
     if found["strategies"]:
         queries = [
             f"{short(one['column'])} {counted(one['queries'], 'query', 'queries')} "
@@ -308,21 +318,17 @@ def _list_measurements(forecast: LoopForecast, found: Mapping[str, Any], flag: s
     return rows
 
 
-def _describe_resolutions(workload: Workload, likely: list[dict[str, Any]]) -> str:
-    """Describe how finely combinations would likely be measured; those over groups are named."""
+def _describe_measured(workload: Workload, marginals: int, full: int) -> str:
     from adaptive_qs.loop.candidates import measurable_cliques
 
     combinations = sum(len(clique) > 1 for clique in measurable_cliques(workload))
-    some = [at_resolution(**one) for one in likely if one["groups"] != one["codes"]]
-    text = f"probably {len(likely):,} of {counted(combinations, 'marginal')} measured"
-    if some:
-        fine = len(likely) - len(some)
-        text += f": {fine:,} at full resolution, {len(some):,} with grouped codes"
-        text += f" ({join_first(some, 4)})"
-    elif likely:
+    text = f"probably about {marginals:,} of {counted(combinations, 'marginal')} measured"
+    if full < marginals:
+        text += f": {full:,} at full resolution, {marginals - full:,} with grouped codes"
+    elif marginals:
         text += ", at full resolution"
-    if len(likely) < combinations:
-        text += "; the others follow from these" if likely else "; all columns are independent"
+    if marginals < combinations:
+        text += "; the others follow from these" if marginals else "; all columns are independent"
     return text
 
 
@@ -369,9 +375,12 @@ def _plan_set(schema: TableSet, workload: Any, options: Options) -> None:
         io.warn(warning)
     if options.as_json:
         unit = {"unit": last.protected, "neighbours": last.relation}
-        io.emit_json({**io.pick(target, "epsilon", "delta", "rho"), **unit, "tables": found})
+        io.emit_json(
+            {**io.pick(target, "epsilon", "delta", "rho", "advantage"), **unit, "tables": found}
+        )
         return
     privacy = f"epsilon {target.epsilon:.6g}, delta {target.delta:g}; rho {target.rho:.6g}"
     protects = f"{last.protected}; neighbouring tables {last.relation}"
-    lines = [("privacy", privacy), ("protects", protects), *lines]
+    attacks = last.describe_guess(target.advantage)
+    lines = [("privacy", privacy), ("protects", protects), ("attacks", attacks), *lines]
     io.emit_rows(f"{len(schema.tables):,} tables under one budget", lines)

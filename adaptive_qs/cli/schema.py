@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import sys
 from dataclasses import dataclass
@@ -53,7 +54,7 @@ def init(
     With --out it also lists the columns and the points to review. Of a set of tables, it proposes
     one table at a time: put these schemas under "tables", and add "keys".
     """
-    from adaptive_qs.evaluation.finding import proposed_rules
+    from adaptive_qs.evaluation.finding import propose_rules
     from adaptive_qs.table.dictionary import read_dictionary
     from adaptive_qs.table.propose import propose
 
@@ -67,8 +68,7 @@ def init(
         raise InputError("--ask needs --out, the schema file that gets the answers.")
     known = None if options.dictionary is None else read_dictionary(options.dictionary)
     with io.readable(data) as table:
-        schema = propose(table, known)
-        schema = schema.with_rules(proposed_rules(table, schema))
+        schema = propose_rules(table, propose(table, known))
     if out is None:
         io.warn("This schema was taken from the data and is not private. Review it.")
         io.emit(schema.to_json(reasons=True))
@@ -79,8 +79,24 @@ def init(
         io.emit(f"{out} has no open question. Next: {_command('plan', '--schema', str(out))}")
         return
     io.warn("This schema was taken from the data and is not private. Answer its open questions.")
-    schema.dump(out, force=True)
+    _dump(schema, out)
     emit_checklist(schema, str(out))
+
+
+def _dump(schema: Schema, out: Path) -> None:
+    """Write a proposal, and the table of each rule in a CSV file next to it, to be checked."""
+    from adaptive_qs.table.dictionary import write_pairs
+    from adaptive_qs.table.files import atomic_writer
+
+    text, ruled = schema.to_json(reasons=True), schema.ruleset
+    for number, (rule, meaning) in enumerate(ruled.determinations if ruled else (), start=1):
+        path = out.with_name(f"{out.stem}.table{number}.csv")
+        write_pairs(path, meaning.columns(), rule.table)
+        inside = json.dumps(rule.table, ensure_ascii=False)
+        text = text.replace(f'"table": {inside}', f'"table_file": {json.dumps(path.name)}')
+        io.emit(f"Check {path}: the values that belong together by the rule {rule.text}")
+    with atomic_writer(out) as file:
+        file.write(text.encode())
 
 
 def _command(*words: str) -> str:

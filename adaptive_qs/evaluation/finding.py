@@ -1,167 +1,422 @@
-"""Rules that a table keeps, and that independent columns would break."""
+"""Rules that a table keeps, ranked by the rows of independent columns that would break them."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterator
-from itertools import chain, combinations, islice
-from typing import Any
+from collections.abc import Collection, Iterator, Sequence
+from functools import cached_property
+from itertools import combinations, pairwise, permutations
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_qs.errors import InputError
+from adaptive_qs.errors import DataError, InputError
 from adaptive_qs.evaluation.rules import (
+    GLANCE,
     Determination,
-    Predicate,
     Rule,
     RuleCheck,
     check_rules,
+    equivalent_texts,
+    is_equation,
     parse_rule,
     row_values,
+    rows_determined,
 )
-from adaptive_qs.evaluation.tables import DAY, JointCodes, PairCounts, TablePair, count_pairs
+from adaptive_qs.evaluation.tables import DAY, JointCodes, TablePair, exactly_coded
+from adaptive_qs.table.columns import list_values
 from adaptive_qs.table.columns.base import ColumnBase
-from adaptive_qs.table.conditions import NEAR, Values
+from adaptive_qs.table.conditions import Mask, Values
 from adaptive_qs.table.encode import read_with_amounts
 from adaptive_qs.table.grammar import written, written_value
 from adaptive_qs.table.rules import Ruleset
 from adaptive_qs.table.schema import Schema
 
-MOST_FOUND, MOST_TRIED = 20, 60
-"""Maximum number of rules that are reported, the least likely to hold by chance first, and of
-candidates of each kind that are checked in all rows."""
+WIDE, MOST_WIDE, MOST_FOUND, MOST_TRIED = 20, 30, 10, 60
+"""Number of columns of a wide table, maximum number of rules that are found in a wide and in a
+narrower one, and of candidates of each kind that are checked in all rows."""
 LEAST_BROKEN, LEAST_CROSSED = 0.01, 0.1
 """Least part of the rows that would break a rule if the columns were independent, and the same of a
 comparison of columns on different scales, which can be numbers of different things."""
-LEAST_CHANCES = 25.0
+LEAST_NEW = 0.1
+"""Least part of the rows of a condition for which others do not imply what a rule says."""
+LEAST_CHANCES, LEAST_OF_VALUE = 25.0, 12.0
 """Least number of true rows that would break it. If 25 are expected, none breaks it with
-probability about e^−25 ≈ 1e-11, so that none of 1e6 candidates is expected to hold by chance."""
-GLANCE = 2_000
-"""Number of rows that are compared first, to exclude most comparisons."""
+probability about e^−25 ≈ 1e-11, so that none of 1e6 candidates is expected to hold by chance. The
+second is the same for a single value in a list, of which a table has fewer."""
+MOST_ROWS, MOST_NUMBERS, MOST_LISTED, MOST_VALUES = 100_000, 40, 6, 12
+"""Maximum number of rows and of columns in which rules are found, of values that a condition lists,
+and of values of a column of which each can be a condition."""
+MOST_KEYS = 2_000
+"""Maximum number of values of a determining column."""
 
 
 def found_rules(
-    counts: PairCounts, schema: Schema, declared: Collection[str] = ()
+    joint: JointCodes, schema: Schema, declared: Collection[str] = ()
 ) -> tuple[tuple[Rule, RuleCheck], ...]:
-    """Find dependencies between two columns, and comparisons of columns on the same scale.
+    """Find the rules that all true rows keep and that most independent rows would break.
 
     Args:
-        counts: of all pairs of columns.
+        joint: the rows.
         schema: of both tables.
         declared: texts of rules. They are not found, nor is another comparison of the same two
             columns: that nobody left on the first day says nothing against "start <= end".
     """
-    joint = counts.joint
-    rules: list[Rule] = [*_dependencies(counts), *_orders(joint, schema)]
-    rules = [rule for rule in rules if not _equivalent_texts(rule) & set(declared)]
-    found = zip(rules, check_rules(joint, rules, "found"))
-    telling = [each for each in found if each[1].expected_if_independent >= LEAST_BROKEN]
-    return tuple(sorted(telling, key=lambda c: -c[1].expected_if_independent)[:MOST_FOUND])
+    if joint.true_rows < LEAST_CHANCES:
+        return ()
+    rows = min(joint.true_rows, MOST_ROWS)
+    views = [_View(joint.pair, schema, column, rows) for column in schema.columns]
+    orders = _orders(joint, schema)
+    equal = {frozenset(rule.names) for rule, _ in orders if " = " in rule.text}
+    keys = [each for each in _dependencies(views) if frozenset(each.names) not in equal]
+    settled = {frozenset(rule.names) for rule, _ in orders}
+    found = [*orders, *zip(keys, check_rules(joint, keys, "found"))]
+    texts = [*_equations(joint.pair, schema), *_near(views), *_implied(views, keys, settled)]
+    found += [each for text in texts if (each := _telling(joint, schema, text))]
+    found = [each for each in found if not equivalent_texts(each[0]) & set(declared)]
+    kept = [(rule, check) for rule, check in found if _rows_broken(check) >= LEAST_BROKEN]
+    most = MOST_WIDE if len(schema.columns) > WIDE else MOST_FOUND
+    return tuple(sorted(kept, key=lambda each: -_rows_broken(each[1]))[:most])
 
 
-def _equivalent_texts(rule: Rule) -> set[str]:
-    """Return the texts of declared rules that make a rule superfluous."""
-    if isinstance(rule, Determination):
-        return {rule.text}
-    sides = [written(name) for name in rule.names]
-    signs = ("<", "<=", "=", ">=", ">")
-    return {f"{a} {sign} {b}" for a, b in (sides, sides[::-1]) for sign in signs}
+def _rows_broken(check: RuleCheck) -> float:
+    """Return which part of independent rows would break a rule; 0 if a true row does."""
+    return 0.0 if check.broken_true else check.expected_if_independent * check.judged_true
 
 
-MOST_ROWS, MOST_NUMBERS = 100_000, 40
-"""Maximum number of rows in which rules for a schema are found, and of columns in equations and
-implications."""
+def propose_rules(table: Any, schema: Schema) -> Schema:
+    """Return the schema with rules that the first rows of a table keep, for its owner to review.
 
-
-def proposed_rules(table: Any, schema: Schema) -> tuple[str, ...]:
-    """Return rules that the first rows of a table keep, for its owner to review.
-
-    They are as private as the table. A schema can declare them all.
+    They are as private as the table. A column of numbers of which each category has one lists its
+    values, so that the rule can have their table.
     """
     measured = [column.name for column in schema.columns if column.measured]
     coded, amounts = read_with_amounts(table, schema, measured, most_rows=MOST_ROWS)
-    pair = TablePair(coded, coded, (amounts, amounts))
-    joint = JointCodes(pair)
-    found = [*_equations(pair, schema)]
-    rules = [rule for rule, _ in found_rules(count_pairs(joint), schema)]
-    orders = [rule for rule in rules if isinstance(rule, Predicate)]
-    settled = {frozenset(rule.names) for rule in orders if " = " in rule.text}
-    keys = [rule for rule in rules if isinstance(rule, Determination)]
-    found += [rule.text for rule in orders]
-    found += [rule.text for rule in keys if frozenset(rule.names) not in settled]
-    settled |= {frozenset(rule.names) for rule in keys}
-    found += _at_least_one(joint, schema)
-    found += _empty_together(joint, schema)
-    found += _implications(joint, schema, settled)
-    kept: list[str] = []
-    for text in dict.fromkeys(found):
+    joint = JointCodes(TablePair(coded, coded, (amounts, amounts)))
+    for as_float in (False, True) if [*_listed_columns(joint, schema)] else ():
+        with contextlib.suppress(DataError):  # other spellings, or numbers of a typed table
+            listed = _listed_columns(joint, schema, as_float)
+            return propose_rules(table, schema.with_columns(listed))
+    kept = []
+    for rule, _ in found_rules(joint, schema):
+        values = rule.list_values(joint, schema) if isinstance(rule, Determination) else ()
         with contextlib.suppress(InputError):
-            Ruleset.of(schema.columns, [(each, ()) for each in (*kept, text)])
-            kept.append(text)
-    return tuple(kept[:MOST_FOUND])
+            Ruleset.of(schema.columns, [(rule.text, values)])
+            kept.append((rule.text, values))
+    return schema.with_rules(kept)
 
 
-def _equations(pair: TablePair, schema: Schema) -> Iterator[str]:
-    """Yield equations of a column and the sum, difference or product of two others."""
-    measured = [c for c in schema.columns if pair.find_amounts(c, 0) is not None]
-    acts = {"+": np.add, "*": np.multiply, "-": np.subtract}
-    values: dict[str, NDArray[np.float64]] = {}
-    for column in measured[:MOST_NUMBERS]:
-        amounts = pair.find_amounts(column, 0)
-        assert amounts is not None
-        if column.kind == "numbers" or column.by_day:
-            values[column.name] = amounts // DAY if column.by_day else amounts
-    days = {column.name for column in measured if column.by_day}
-    for total in (name for name in values if name not in days):
-        near = schema.column(total).resolution / 2
-        for first, second in combinations((name for name in values if name != total), 2):
-            ways = [("+", first, second), ("*", first, second)]
-            if {first, second} & days:
-                if not {first, second} <= days:
-                    continue
-                ways = [("-", first, second), ("-", second, first)]
-            for sign, left, right in ways:
-                if _is_equation(values[total], acts[sign], values[left], values[right], near):
-                    yield f"{written(total)} = {written(left)} {sign} {written(right)}"
+def _listed_columns(
+    joint: JointCodes, schema: Schema, as_float: bool = False
+) -> Iterator[ColumnBase]:
+    """Yield numbers in bins that a category determines, with a list of their values.
 
-
-def _is_equation(total: Any, act: Any, left: Any, right: Any, near: float) -> bool:
-    """Return whether all rows keep it, and enough would not if a column had no effect."""
-    for rows in (slice(GLANCE // 10), slice(None)):
-        found = act(left[rows], right[rows])
-        known = ~np.isnan(found) & ~np.isnan(total[rows])
-        off = np.abs(total[rows] - found) > near + NEAR * np.abs(found)
-        if not known.any() or (off & known).any():
-            return False
-    differing = [np.count_nonzero(known & (side != total)) for side in (left, right)]
-    varied = [np.count_nonzero(known & (side != side[known][0])) for side in (left, right)]
-    return bool(min(*differing, *varied) >= LEAST_CHANCES)
-
-
-def _dependencies(counts: PairCounts) -> list[Determination]:
-    """Return pairs with as many occupied cells as the determining column has values.
-
-    The first row of every determining value cannot break the rule; of the others, the part
-    1 − Σ p_c² would, if the columns were independent. So a column in which nearly every value is
-    unique determines nothing.
+    These are spelled as the column writes them or, ``as_float``, as Python does.
     """
-    rows, names = counts.joint.true_rows, counts.joint.pair.domain.names
-    values = [np.count_nonzero(margin) for margin in counts.margins[0]]
-    spread = [1 - float(np.square(margin / rows).sum()) for margin in counts.margins[0]]
-    found = []
-    for pair, sums in counts.sums[0].items():
-        for left, right in (pair, pair[::-1]):
-            chances = (rows - values[left]) * spread[right]
-            if sums.occupied == values[left] and chances >= LEAST_CHANCES:
-                found.append((chances, left, right))
-    best = sorted(found, key=lambda entry: -entry[0])[:MOST_TRIED]
-    return [Determination((i,), j, (names[i], names[j])) for _, i, j in best]
+    views = [_View(joint.pair, schema, column, joint.true_rows) for column in schema.columns]
+    keys = [v for v in views if not v.column.measured and len(v.occupied) <= MOST_KEYS]
+    for view in views:
+        column = view.column
+        if view.single or column.kind != "numbers" or not 1 < view.distinct <= MOST_STEPS:
+            continue
+        values, ranks = np.unique(np.asarray(view.amounts), return_inverse=True)
+        if any(rows_determined(key.codes, ranks) >= LEAST_CHANCES for key in keys):
+            values = values[~np.isnan(values)]
+            texts = column.csv_texts(column.from_amounts(values)).to_pylist()
+            texts = [*map(repr, values.tolist())] if as_float else texts
+            yield list_values(column, texts)
 
 
-def _orders(joint: JointCodes, schema: Schema) -> list[Predicate]:
-    if joint.true_rows < LEAST_CHANCES:
-        return []
+def _dependencies(views: Sequence[_View]) -> list[Determination]:
+    """Return pairs of columns of which the first determines the second.
+
+    Of two columns that determine each other, a category determines a number, and else the first one
+    the second.
+    """
+    single = [k for k, view in enumerate(views) if view.single and view.column.size <= MOST_KEYS]
+    found = {
+        (left, right): chances
+        for left, right in permutations(single, 2)
+        if (chances := rows_determined(views[left].codes, views[right].codes)) >= LEAST_CHANCES
+    }
+    for left, right in [*found]:
+        ranks = [(views[k].column.measured, k) for k in (left, right)]
+        if (right, left) in found and ranks[0] > ranks[1]:
+            del found[left, right]
+    best = sorted(found, key=lambda pair: -found[pair])[:MOST_TRIED]
+    names = [view.column.name for view in views]
+    return [Determination((i,), j, (names[i], names[j])) for i, j in best]
+
+
+# Columns as conditions see them.
+
+
+class _View:
+    """Rows of one column.
+
+    Attributes:
+        column, name: the column, and its name as rules have it.
+        codes: shape (rows,).
+        amounts: of the cells, or the least ones of their bins; NaN if missing. None for labels.
+        exact: whether the cells have these amounts.
+        missing, known: which rows have no value; which have one that can be compared.
+    """
+
+    def __init__(self, pair: TablePair, schema: Schema, column: ColumnBase, rows: int) -> None:
+        self.column, self.name, self.schema = column, written(column.name), schema
+        place = pair.domain.names.index(column.name)
+        self.codes = pair.true.columns[place][:rows].astype(np.int64)
+        values = row_values(pair, 0, column, slice(rows))
+        self.missing, self.known = values.missing, values.known
+        self.amounts: NDArray[np.float64] | None = None
+        self.exact = pair.find_amounts(column, 0) is not None
+        if column.measured:
+            self.amounts = np.where(self.known, values.low, np.nan)
+
+    @property
+    def single(self) -> bool:
+        """Whether each of its codes is one value."""
+        return not self.column.measured or exactly_coded(self.column)
+
+    @cached_property
+    def labels(self) -> tuple[str, ...]:
+        """The labels of its codes."""
+        return self.column.labels_of_codes()
+
+    @cached_property
+    def occupied(self) -> NDArray[np.intp]:
+        """Codes of the values that occur."""
+        return np.flatnonzero(np.bincount(self.codes[self.known]))
+
+    @cached_property
+    def distinct(self) -> int:
+        """Number of different amounts."""
+        return len(np.unique(self.amounts[self.known])) if self.amounts is not None else 0
+
+    def equals(self, amount: float, sign: str = "=") -> str:
+        """Return the comparison with an amount, as rules have it."""
+        said = np.format_float_positional(amount, trim="-")
+        if self.column.kind == "moments":
+            said = str(np.datetime64(int(amount), "s"))[: 10 if self.column.by_day else None]
+        return f"{self.name} {sign} {said}"
+
+    def lists(self, codes: NDArray[np.intp], sign: str = "=") -> str:
+        """Return the condition that the value is one of some, or is not."""
+        labels = [written_value(self.labels[code], self.schema.by_name) for code in codes]
+        several = f"{'in' if sign == '=' else 'not in'} ({', '.join(labels)})"
+        return f"{self.name} {f'{sign} {labels[0]}' if len(labels) == 1 else several}"
+
+
+class _Fact(NamedTuple):
+    """A condition on one column: its place, its text, and the rows where it is true and false.
+
+    ``form`` is "missing" for a condition on missing values, "values" for one on labels, and "limit"
+    for one on numbers.
+    """
+
+    place: int
+    form: Literal["missing", "values", "limit"]
+    text: str
+    true: Mask
+    false: Mask
+
+
+# Implications and equivalences between conditions on two columns.
+
+
+def _implied(
+    views: Sequence[_View], keys: Sequence[Determination], settled: Collection[frozenset[str]]
+) -> list[str]:
+    """Return implications between two columns that all rows keep.
+
+    Pairs of columns that ``keys`` or ``settled`` have get conditions on missing values only. What
+    others imply is left out.
+    """
+    settled = {*settled, *(frozenset(rule.names) for rule in keys)}
+    found: list[tuple[bool, float, _Fact, _Fact]] = []
+    rows = len(views[0].codes)
+    least = max(LEAST_CHANCES, LEAST_BROKEN * rows)
+    for place, view in enumerate(views):
+        for target, opposite in _targets(place, view):
+            for other, each in enumerate(views):
+                if other == place:
+                    continue
+                bare = frozenset((each.column.name, view.column.name)) in settled
+                if bare and target.form != "missing":
+                    continue
+                for effect in (target, opposite):
+                    for fact in _causes(other, each, effect):
+                        same = not (fact.false & effect.true).any()
+                        broken = _rows_expected(fact, effect)
+                        if same:
+                            broken += _rows_expected(_opposite(fact), _opposite(effect))
+                        if (same and effect is opposite) or broken < least:
+                            continue
+                        plain = fact.form != "missing" or effect.form == "missing"
+                        if same or (plain and _is_sharp(each, fact, effect)):
+                            found.append((same, broken, fact, effect))
+    found.sort(key=lambda each: (not each[0], -each[1], each[2].form == "missing", each[2].place))
+    edges: list[tuple[_Fact, _Fact]] = []
+    for rule in keys:
+        for code in views[rule.right].occupied[:MOST_VALUES]:
+            found_at = views[rule.right].codes == code
+            key = _Fact(rule.lefts[0], "values", "", found_at, ~found_at)
+            edges += _edges(key, key._replace(place=rule.right), True)
+    texts: list[str] = []
+    for same, _, fact, target in found:
+        if len(texts) < MOST_TRIED and not _follows(fact, target, edges):
+            texts.append(_join(fact, target, same))
+            edges += _edges(fact, target, same)
+    return texts
+
+
+def _edges(fact: _Fact, target: _Fact, same: bool) -> list[tuple[_Fact, _Fact]]:
+    """Return that one fact implies the other, and what that means for their opposites."""
+    found = [(fact, target), (_opposite(target), _opposite(fact))]
+    return [*found, *(pair[::-1] for pair in found)] if same else found
+
+
+def _follows(fact: _Fact, target: _Fact, edges: Sequence[tuple[_Fact, _Fact]]) -> bool:
+    """Return whether a chain of implications leads there, for all but a few rows."""
+    waiting, left = [fact], list(edges)
+    while waiting:
+        reached = waiting.pop()
+        if _is_within(reached, target):
+            return True
+        taken = [_is_within(reached, first) for first, _ in left]
+        waiting += [then for (_, then), yes in zip(left, taken) if yes]
+        left = [edge for edge, yes in zip(left, taken) if not yes]
+    return False
+
+
+def _is_within(one: _Fact, other: _Fact) -> bool:
+    if one.place != other.place:
+        return False
+    rows = np.count_nonzero(one.true)
+    return bool(np.count_nonzero(one.true & other.true) >= (1 - LEAST_NEW) * rows)
+
+
+def _join(fact: _Fact, target: _Fact, same: bool) -> str:
+    """Return the rule that one condition implies the other, or that they are the ``same``."""
+    name, gap, _ = fact.text.partition(" is missing")
+    other, present, _ = target.text.partition(" is not missing")
+    if gap and present and not same:
+        return f"at least one of {name}, {other}"
+    return f"{fact.text} {'<->' if same else '->'} {target.text}"
+
+
+def _rows_expected(fact: _Fact, target: _Fact) -> float:
+    """Return the number of rows that would break an implication if its sides were independent.
+
+    Only rows count in which both sides are known: what is missing together is another rule.
+    """
+    known = (fact.true | fact.false) & (target.true | target.false)
+    rows = np.count_nonzero(known)
+    inside, against = np.count_nonzero(known & fact.true), np.count_nonzero(known & target.false)
+    return inside * against / rows if rows else 0.0
+
+
+def _opposite(fact: _Fact, text: str = "") -> _Fact:
+    return fact._replace(text=text, true=fact.false, false=fact.true)
+
+
+def _targets(place: int, view: _View) -> Iterator[tuple[_Fact, _Fact]]:
+    """Yield conditions of which others can be causes, each with its opposite."""
+    found: list[tuple[_Fact, str]] = []
+    if view.missing.any():
+        missing = _Fact(place, "missing", f"{view.name} is missing", view.missing, ~view.missing)
+        found.append((missing, f"{view.name} is not missing"))
+
+    def add(form: Literal["values", "limit"], text: str, true: Mask, opposite: str) -> None:
+        found.append((_Fact(place, form, text, true, view.known & ~true), opposite))
+
+    amounts, codes = view.amounts, view.occupied
+    if amounts is not None and view.exact and view.known.any():
+        for value, sign in ((np.nanmin(amounts), ">"), (np.nanmax(amounts), "<")):
+            add("limit", view.equals(value), amounts == value, view.equals(value, sign))
+    elif amounts is None and 1 < len(codes) <= MOST_VALUES:
+        for code in codes if len(codes) > 2 else codes[:1]:
+            one, others = np.array([code]), codes[codes != code]
+            opposite = view.lists(one, "!=") if len(others) > 1 else view.lists(others)
+            add("values", view.lists(one), view.codes == code, opposite)
+    for fact, text in found:
+        if min(fact.true.mean(), fact.false.mean()) >= LEAST_BROKEN:
+            yield fact, _opposite(fact, text)
+
+
+def _causes(place: int, view: _View, target: _Fact) -> Iterator[_Fact]:
+    """Yield the widest conditions on a column that a target follows from in all rows."""
+    if view.missing.any():
+        for text, true in (("is missing", view.missing), ("is not missing", ~view.missing)):
+            if not (true & target.false).any():
+                yield _Fact(place, "missing", f"{view.name} {text}", true, ~true)
+    against, amounts = view.known & target.false, view.amounts
+    if not against.any():
+        return
+    if amounts is not None:
+        low, high = amounts[against].min(), amounts[against].max()
+        for true in (amounts < low, amounts > high):
+            if true.any():
+                first, last = amounts[true].min(), amounts[true].max()
+                text = view.equals(low, "<") if last < low else view.equals(first, ">=")
+                if first == last and view.exact:
+                    text = view.equals(first)
+                yield _Fact(place, "limit", text, true, view.known & ~true)
+        return
+    size = view.column.size
+    rows = np.bincount(view.codes[view.known], minlength=size)
+    kept = (rows > 0) & ~np.isin(np.arange(size), view.codes[against])
+    same = not np.any(view.known & target.true & ~kept[view.codes])
+    if not same:
+        kept &= rows * target.false.mean() >= LEAST_OF_VALUE
+    codes, true = np.flatnonzero(kept), kept[view.codes] & view.known
+    rest = np.setdiff1d(view.occupied, codes)
+    if 0 < len(codes) <= MOST_LISTED:
+        yield _Fact(place, "values", view.lists(codes), true, view.known & ~true)
+    elif same and len(codes) and len(rest) <= MOST_LISTED:
+        yield _Fact(place, "values", view.lists(rest, "!="), true, view.known & ~true)
+
+
+def _is_sharp(view: _View, fact: _Fact, target: _Fact) -> bool:
+    """Return whether just beyond a limit, many rows are as they are not within it.
+
+    Towards the end of a spread-out group its rows become rare: that the longitudes of a town begin
+    at some degree is no rule.
+    """
+    if fact.form != "limit" or view.amounts is None:
+        return True
+    if target.form != "missing" and view.distinct > MOST_STEPS:
+        return False
+    amounts, beyond = view.amounts[fact.false], target.false[fact.false]
+    below = view.amounts[fact.true].max() < amounts.min()
+    distance = amounts if below else -amounts
+    near = distance <= np.quantile(distance, SHARP_ROWS)
+    part = SHARP_MISSING if target.form == "missing" else SHARP
+    return bool(beyond[near].mean() >= part * beyond.mean())
+
+
+SHARP_ROWS, SHARP, SHARP_MISSING, MOST_STEPS = 0.02, 0.5, 0.25, 200
+"""Share of the rows beyond a limit that are nearest to it, and the least frequency there of what
+cannot be within it, in parts of that in all rows beyond; the same for missing values; and the
+maximum number of different amounts of a column with limits for values."""
+
+
+# Comparisons, differences and ratios, sums and products.
+
+
+def _telling(
+    joint: JointCodes, schema: Schema, text: str, least: float = LEAST_BROKEN
+) -> tuple[Rule, RuleCheck] | None:
+    """Return a rule with its check; None if a row breaks it or independent rows rarely would."""
+    rule = parse_rule(text, schema)
+    (found,) = check_rules(joint, [rule], "found")
+    enough = _rows_broken(found) * joint.true_rows >= LEAST_CHANCES
+    return (rule, found) if enough and found.expected_if_independent >= least else None
+
+
+def _orders(joint: JointCodes, schema: Schema) -> list[tuple[Rule, RuleCheck]]:
+    """Return the strictest comparison of each two columns that all rows keep."""
     ranked = [c for c in schema.columns if c.ranked and c.kind is not None]
     glances = {c.name: row_values(joint.pair, 0, c, slice(GLANCE)) for c in ranked}
     found = [
@@ -169,8 +424,7 @@ def _orders(joint: JointCodes, schema: Schema) -> list[Predicate]:
         for pair in combinations(sorted(ranked, key=lambda c: str(c.kind)), 2)
         if pair[0].kind == pair[1].kind and _signs(*(glances[c.name] for c in pair))
     ]
-    best = sorted(filter(None, found), key=lambda entry: -entry[0])
-    return [rule for _, rule in best[:MOST_TRIED]]
+    return sorted(filter(None, found), key=lambda each: -_rows_broken(each[1]))[:MOST_TRIED]
 
 
 def _signs(x: Values, y: Values) -> list[str]:
@@ -186,138 +440,61 @@ def _signs(x: Values, y: Values) -> list[str]:
 
 def _strictest(
     joint: JointCodes, schema: Schema, left: ColumnBase, right: ColumnBase
-) -> tuple[float, Predicate] | None:
-    """Return the strictest comparison that holds in all rows, and its part as `_telling` does."""
+) -> tuple[Rule, RuleCheck] | None:
+    """Return the strictest comparison that all rows keep and that is telling."""
     least = LEAST_BROKEN if left.scale == right.scale else LEAST_CROSSED
     signs = _signs(*(row_values(joint.pair, 0, column) for column in (left, right)))
     texts = (f"{written(left.name)} {sign} {written(right.name)}" for sign in signs)
     return next(filter(None, (_telling(joint, schema, text, least) for text in texts)), None)
 
 
-def _telling(
-    joint: JointCodes, schema: Schema, text: str, least: float = LEAST_BROKEN
-) -> tuple[float, Predicate] | None:
-    """Return a rule, and the part of the rows that would break it if columns were independent.
-
-    None if a row breaks it, or if that part is below ``least``.
-    """
-    rule = parse_rule(text, schema)
-    assert isinstance(rule, Predicate)
-    (found,) = check_rules(joint, [rule], "found")
-    expected = found.expected_if_independent
-    chances = expected * found.judged_true * joint.true_rows
-    if found.broken_true or expected < least or chances < LEAST_CHANCES:
-        return None
-    return expected, rule
-
-
-def _at_least_one(joint: JointCodes, schema: Schema) -> list[str]:
-    gaps = _gaps(joint, schema)
-    pairs = [p for p in combinations(gaps, 2) if not (gaps[p[0]] & gaps[p[1]]).any()]
-    texts = (f"at least one of {written(a)}, {written(b)}" for a, b in pairs[:MOST_TRIED])
-    return [text for text in texts if _telling(joint, schema, text)]
-
-
-def _empty_together(joint: JointCodes, schema: Schema) -> list[str]:
-    groups: dict[bytes, list[str]] = {}
-    for name, gap in _gaps(joint, schema).items():
-        groups.setdefault(gap.tobytes(), []).append(written(name))
-    pairs = chain.from_iterable(
-        zip(names, (*names[1:], names[0])) for names in groups.values() if len(names) > 1
-    )
-    texts = (f"{a} is missing -> {b} is missing" for a, b in islice(pairs, MOST_TRIED))
-    return [text for text in texts if _telling(joint, schema, text)]
-
-
-def _gaps(joint: JointCodes, schema: Schema) -> dict[str, NDArray[np.bool_]]:
-    return {
-        column.name: codes == column.missing_code
-        for column, codes in zip(schema.columns, joint.pair.true.columns)
-        if column.missing_code is not None
-    }
-
-
-# Implications of values of a column, or of numbers below or above a limit, for another column.
-
-MOST_VALUES = 100
-"""Maximum number of values of a column in implications."""
-
-
-def _implications(
-    joint: JointCodes, schema: Schema, settled: Collection[frozenset[str]]
-) -> list[str]:
-    """Return implications between two columns that all rows keep, the most telling ones first.
-
-    Pairs of columns with a stricter rule are settled, and have none.
-    """
-    least = max(LEAST_CHANCES, LEAST_BROKEN * joint.true_rows)
-    few = [c for c in schema.columns if 1 < c.num_values <= MOST_VALUES][:MOST_NUMBERS]
-    candidates: list[tuple[float, str]] = []
-    for pair in combinations(few, 2):
-        if frozenset(column.name for column in pair) in settled:
+def _near(views: Sequence[_View]) -> Iterator[str]:
+    """Yield limits of the ratio of successive positive numbers, and of the time between moments."""
+    for x, y in pairwise(views):
+        if {x.column.kind, y.column.kind} != {"numbers"} or not (x.exact and y.exact):
             continue
-        counts = _known_counts(joint.pair, *pair)
-        ways = [_describe_values(schema, left, right, table)
-                for left, right, table in ((*pair, counts), (*pair[::-1], counts.T))]  # fmt: skip
-        kept = [[each for each in way if each[0] >= least] for way in ways]
-        candidates += max(kept, key=lambda way: sum(chances for chances, _ in way))
-    texts = [text for _, text in sorted(candidates, key=lambda each: -each[0])[:MOST_TRIED]]
-    found = [found for text in texts if (found := _telling(joint, schema, text))]
-    return [rule.text for _, rule in sorted(found, key=lambda entry: -entry[0])]
+        a, b = (np.asarray(view.amounts)[x.known & y.known] for view in (x, y))
+        if len(a) and min(a.min(), b.min()) > 0:
+            yield f"{y.name} <= {_rounded((b / a).max(), 1)} * {x.name}"
+            yield f"{y.name} >= {_rounded((b / a).min(), -1)} * {x.name}"
+    moments = [view for view in views if view.column.kind == "moments" and view.exact]
+    for x, y in permutations(moments, 2):
+        span = (np.asarray(y.amounts) - np.asarray(x.amounts))[x.known & y.known]
+        if len(span) and span.min() >= 0:
+            yield f"{y.name} <= {x.name} + {_rounded(span.max() / DAY, 1)} days"
+            for unit, seconds in (("years", 365.2425 * DAY), ("days", DAY), ("minutes", 60)):
+                if (least := int(span.min() // seconds)) > 1:
+                    yield f"{y.name} >= {x.name} + {least} {unit}"
+                    break
 
 
-def _known_counts(pair: TablePair, left: ColumnBase, right: ColumnBase) -> NDArray[np.int64]:
-    """Count the true rows that have both values, by the codes of two columns."""
-    x, y = (pair.true.columns[pair.domain.names.index(c.name)] for c in (left, right))
-    known = (x < left.num_values) & (y < right.num_values)
-    cells = x[known].astype(np.int64) * right.num_values + y[known]
-    sizes = left.num_values, right.num_values
-    return np.bincount(cells, minlength=sizes[0] * sizes[1]).reshape(sizes)
+def _rounded(value: float, direction: int) -> str:
+    """Return a positive number with two digits, rounded up (1) or down (-1)."""
+    unit = 10.0 ** (np.floor(np.log10(max(value, 1e-9))) - 1)
+    steps = np.ceil(value / unit - 1e-9) if direction > 0 else np.floor(value / unit + 1e-9)
+    return f"{steps * unit:.12g}"
 
 
-def _describe_values(
-    schema: Schema, left: ColumnBase, right: ColumnBase, counts: NDArray[np.int64]
-) -> Iterator[tuple[float, str]]:
-    """Yield rules on the right column for values of the left one.
-
-    Yields:
-        Number of rows that would break a rule if the columns were independent, and its text.
-    """
-    if right.kind in ("numbers", "moments") or left.kind == "moments" or not counts.sum():
-        return
-    shares = counts.sum(axis=0) / counts.sum()
-    labels = [written_value(label, schema.by_name) for label in right.labels_of_codes()]
-    for when, group in _groups(schema, left, counts):
-        (present,), rows = np.nonzero(group), int(group.sum())
-        name = written(right.name)
-        if len(present) == 1:
-            (only,) = present
-            yield rows * (1 - shares[only]), f"{when} -> {name} = {labels[only]}"
-        else:
-            absent = np.flatnonzero((group == 0) & (rows * shares >= LEAST_CHANCES))
-            none = [labels[code] for code in absent]
-            if none:
-                said = f"!= {none[0]}" if len(none) == 1 else f"not in ({', '.join(none)})"
-                yield rows * shares[absent].sum(), f"{when} -> {name} {said}"
-
-
-def _groups(
-    schema: Schema, column: ColumnBase, counts: NDArray[np.int64]
-) -> Iterator[tuple[str, NDArray[np.int64]]]:
-    """Yield conditions on a column, and the counts of the other one in rows that meet them.
-
-    For numbers these are the limits below or above which one more label of the other column does
-    not occur or, at last, only one is left.
-    """
-    name, starts = written(column.name), column.ends(np.arange(column.num_values))[0]
-    if column.kind != "numbers" or (np.diff(starts) <= 0).any():
-        for code, label in enumerate(column.labels_of_codes()[: column.num_values]):
-            if counts[code].any() and code != column.catch_all_code:
-                yield f"{name} = {written_value(label, schema.by_name)}", counts[code]
-        return
-    for sign, ordered in (("<", counts), (">=", counts[::-1])):
-        sums = np.cumsum(ordered, axis=0)
-        occupied = np.count_nonzero(sums, axis=1)
-        for k in np.flatnonzero(np.diff(occupied)):
-            limit = starts[k + 1] if sign == "<" else starts[-k - 1]
-            yield f"{name} {sign} {float(limit):.15g}", sums[k]
+def _equations(pair: TablePair, schema: Schema) -> Iterator[str]:
+    """Yield equations of a column and the sum, difference or product of two others."""
+    measured = [c for c in schema.columns if pair.find_amounts(c, 0) is not None]
+    acts = {"+": np.add, "*": np.multiply, "-": np.subtract}
+    values: dict[str, NDArray[np.float64]] = {}
+    for column in measured[:MOST_NUMBERS]:
+        amounts = np.asarray(pair.find_amounts(column, 0))
+        if column.kind == "numbers" or column.by_day:
+            values[column.name] = amounts // DAY if column.by_day else amounts
+    days = {column.name for column in measured if column.by_day}
+    for total in (name for name in values if name not in days):
+        near = schema.column(total).resolution / 2
+        for first, second in combinations((name for name in values if name != total), 2):
+            ways = [("+", first, second), ("*", first, second)]
+            if {first, second} & days:
+                if not {first, second} <= days:
+                    continue
+                ways = [("-", first, second), ("-", second, first)]
+            for sign, left, right in ways:
+                if is_equation(
+                    values[total], acts[sign], values[left], values[right], near, LEAST_CHANCES
+                ):
+                    yield f"{written(total)} = {written(left)} {sign} {written(right)}"

@@ -274,7 +274,7 @@ class RulesCheck(Check):
         joint, declared = comparison.joint, comparison.rules
         checked = list(zip(declared, check_rules(joint, declared, "declared")))
         texts = [rule.text for rule in declared]
-        checked += found_rules(comparison.pairs, comparison.schema, texts)
+        checked += found_rules(joint, comparison.schema, texts)
         found = tuple(check for _, check in checked)
         return RuleFacts(found, impossible_rows(joint, checked), unseen_pairs(comparison.pairs))
 

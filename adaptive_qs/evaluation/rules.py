@@ -5,15 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from itertools import permutations
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_qs.evaluation.tables import JointCodes, TablePair
+from adaptive_qs.evaluation.tables import JointCodes, TablePair, ranked
 from adaptive_qs.table import conditions, grammar
 from adaptive_qs.table.columns.base import ColumnBase
-from adaptive_qs.table.conditions import Condition, Values, read_values
+from adaptive_qs.table.conditions import NEAR, Condition, Values, read_values
 from adaptive_qs.table.grammar import written
 from adaptive_qs.table.schema import Schema
 
@@ -85,6 +86,35 @@ class Determination:
         broken_anywhere = bool(broken[joint.true_rows :].any())
         return Checked(broken, judged, max(0.0, independent), consistent and broken_anywhere)
 
+    def list_values(self, joint: JointCodes, schema: Schema) -> tuple[tuple[str, ...], ...]:
+        """Return the values that belong together in the true rows, in the order of the codes."""
+        places = *self.lefts, self.right
+        columns = [schema.columns[place] for place in places]
+        cells = np.unique(np.stack([joint.pair.true.columns[k] for k in places]), axis=1).T
+        labels = [column.labels_of_codes() for column in columns]
+        values = [c.num_values - (c.catch_all_code == c.num_values - 1) for c in columns]
+        listed = cells[(cells < values).all(axis=1)].tolist()
+        return tuple(tuple(names[code] for names, code in zip(labels, row)) for row in listed)
+
+
+GLANCE = 2_000
+"""Number of rows that are compared first, to exclude most comparisons."""
+
+
+def rows_determined(left: NDArray[np.integer], right: NDArray[np.integer]) -> float:
+    """Return how many rows would break a dependency if the columns were independent; 0 if one does.
+
+    The first row of every determining value cannot break it; of the others, the part 1 − Σ p_c²
+    would. So a column in which nearly every value is unique determines nothing.
+    """
+    for rows in (slice(GLANCE), slice(None)):
+        stands_for = np.zeros(int(left.max()) + 1, dtype=np.int64)
+        stands_for[left[rows]] = right[rows]
+        if (stands_for[left[rows]] != right[rows]).any():
+            return 0.0
+    spread = 1 - float(np.square(np.bincount(right) / len(right)).sum())
+    return (len(left) - np.count_nonzero(np.bincount(left))) * spread
+
 
 MOST_TOGETHER = 2**18
 """Maximum number of combinations of distinct values that are tried; more are sampled."""
@@ -151,8 +181,10 @@ def _take(values: Values, rows: NDArray[np.intp]) -> Values:
 
 
 def _distribution(values: Values) -> tuple[Values, NDArray[np.float64]]:
-    table = np.stack([array.astype(np.float64) for array in values])
-    _, first, counts = np.unique(table, axis=1, return_index=True, return_counts=True)
+    (low, _), (high, bound) = ranked(values.low), ranked(values.high)
+    flags = values.known + 2 * values.named + 4 * values.missing
+    cells = (low * bound + high) * 8 + flags
+    _, first, counts = np.unique(cells, return_index=True, return_counts=True)
     return _take(values, first), counts / len(values.low)
 
 
@@ -264,3 +296,27 @@ def _build_rule(text: str, meaning: Condition | conditions.Determination, schema
         return Predicate(" ".join(text.split()), meaning, schema)
     positions = [schema.names.index(name) for name in meaning.columns()]
     return Determination(tuple(positions[:-1]), positions[-1], meaning.columns())
+
+
+def equivalent_texts(rule: Rule) -> set[str]:
+    """Return the texts of declared rules that make a rule superfluous."""
+    if isinstance(rule, Determination):
+        return {rule.text}
+    sides = [*map(written, rule.names)]
+    signs = ("<", "<=", "=", ">=", ">")
+    pairs = permutations(sides, 2)
+    compared = {f"{a} {sign} {b}" for a, b in pairs for sign in signs}
+    return {rule.text} | (compared if rule.text in compared else set())
+
+
+def is_equation(total: Any, act: Any, left: Any, right: Any, near: float, least: float) -> bool:
+    """Return whether all rows keep it, and ``least`` would not if a column had no effect."""
+    for rows in (slice(GLANCE // 10), slice(None)):
+        found = act(left[rows], right[rows])
+        known = ~np.isnan(found) & ~np.isnan(total[rows])
+        off = np.abs(total[rows] - found) > near + NEAR * np.abs(found)
+        if not known.any() or (off & known).any():
+            return False
+    differing = [np.count_nonzero(known & (side != total)) for side in (left, right)]
+    varied = [np.count_nonzero(known & (side != side[known][0])) for side in (left, right)]
+    return bool(min(*differing, *varied) >= least)

@@ -342,17 +342,17 @@ def _move_branches(rows, begin, end, tree, factors, adjacency, key):  # type: ig
                 log_ratio += math.log(ratio)
                 ratio = 1.0
         for k in range(first, node_end[first]):
-            i = np.uint64(node_attribute[k])
-            if new[i] == rows[r, i]:
+            own = np.uint64(node_attribute[k])
+            if new[own] == rows[r, own]:
                 continue
-            for e in range(np.uint64(start[i]), np.uint64(start[i + np.uint64(1)])):
+            for e in range(np.uint64(start[own]), np.uint64(start[own + np.uint64(1)])):
                 begins = np.uint64(offset[e])  # unsigned indices: see find_cell
-                old_cell, new_cell = begins + np.uint64(rows[r, i]), begins + np.uint64(new[i])
+                old_cell, new_cell = begins + np.uint64(rows[r, own]), begins + np.uint64(new[own])
                 counted = False
                 for m in range(other.shape[1]):
                     j, length = np.uint64(other[e, m]), np.uint64(stride[e, m])
                     # A clique that several changed attributes share counts at the first of them.
-                    if length > 0 and j < i and new[j] != rows[r, j]:
+                    if length > 0 and j < own and new[j] != rows[r, j]:
                         counted = True
                         break
                     old_cell += np.uint64(rows[r, j]) * length

@@ -15,13 +15,7 @@ from adaptive_qs.errors import InputError
 from adaptive_qs.generate.loglinear import LogLinearModel, ModelMoves, over_rows, uniform
 from adaptive_qs.generate.targets import Target
 from adaptive_qs.machine import njit
-from adaptive_qs.residual import (
-    ReferenceModel,
-    ResidualEstimate,
-    decompose,
-    is_measured,
-    measured_variance,
-)
+from adaptive_qs.residual import ReferenceModel, ResidualEstimate, decompose
 
 Mask = NDArray[np.bool_]
 
@@ -106,61 +100,6 @@ def independent_target(zero: Zero, singles: Sequence[Array]) -> Target:
     if not table.sum() > 0:
         table = zero.allowed.astype(np.float64)
     return Target(zero.clique, table * (margins[0].sum() / table.sum()), np.inf)
-
-
-def learnt_values(
-    model: ReferenceModel,
-    lefts: Sequence[int],
-    right: int,
-    without: int | None = None,
-    possible: Mask | None = None,
-) -> NDArray[np.int64]:
-    """Estimate the values of an attribute that others determine, from noisy marginals.
-
-    The most likely values under Gaussian noise, by coordinate descent. They minimise the squared
-    distances, in units of the noise, of the implied counts from the measured ones: of the attribute
-    alone and, if that was measured, of all attributes together.
-
-    Args:
-        model: the noisy estimates.
-        lefts: the determining attributes.
-        right: the determined one.
-        without: a value that is not determined.
-        possible: which values each cell of the determining attributes can have: shape (cells,
-            values); a cell without any can have all.
-
-    Returns:
-        The value for each cell of the determining attributes, shaped like these.
-    """
-    domain = model.domain
-    several = tuple(sorted(lefts)), tuple(sorted((*lefts, right)))
-    order = [several[1].index(i) for i in (*lefts, right)]
-    whole = np.transpose(model.marginal(several[1]), order).reshape(-1, domain.sizes[right])
-    counts = np.transpose(model.marginal(several[0]), np.argsort(np.argsort(lefts))).ravel()
-    counts = np.maximum(counts, 0.0)
-    trusted = 0.0
-    if is_measured(model.estimates, several[1], domain):
-        trusted = 1 / float(np.mean(measured_variance(model, several[1])))
-    alone = 1 / max(float(np.mean(measured_variance(model, (right,)))), 1e-9)  # 0 without noise
-    margin = np.array(model.marginal((right,)), dtype=np.float64)
-    offered = np.array([v for v in range(domain.sizes[right]) if v != without])
-    found = np.full(len(counts), -1)
-    excess = -margin
-    for _ in range(SCALINGS):
-        before = found.copy()
-        for cell in np.argsort(-counts, kind="stable").tolist():  # at first, what is the largest
-            count = counts[cell]
-            if found[cell] >= 0:
-                excess[found[cell]] -= count
-            cost = alone * (2 * count * excess + count**2) - 2 * trusted * count * whole[cell]
-            left = offered
-            if possible is not None and possible[cell][offered].any():
-                left = offered[possible[cell][offered]]
-            found[cell] = left[cost[left].argmin()]
-            excess[found[cell]] += count
-        if (found == before).all():
-            break
-    return found.reshape([domain.sizes[i] for i in lefts])
 
 
 class Pairs(NamedTuple):

@@ -90,6 +90,31 @@ def compute_gaussian_delta(mu: float, epsilon: float) -> float:
     return min(1.0, _gaussian_delta(mu, epsilon))
 
 
+def bound_advantage(rho: float, mu: float | None, delta_spent: float) -> float:
+    """Return a bound of the true less the false positive rate of any guess between neighbours.
+
+    It is that of μ-Gaussian DP if μ is known. Otherwise the divergence of ρ-zCDP is at most ρ, and
+    the bounds of Pinsker and of Bretagnolle and Huber hold (docs/proofs.md, section 10).
+    """
+    if mu is not None:
+        found = compute_gaussian_delta(mu, _SMALLEST_DELTA) * (1 + DISCRETE_SHARE)
+    else:
+        found = math.nextafter(math.sqrt(min(rho / 2, -math.expm1(-rho))), 1.0)
+    return min(1.0, found + delta_spent)
+
+
+def advantage_rho(advantage: float) -> float:
+    """Return the largest ρ whose Gaussian DP bounds the advantage by this, rounded down.
+
+    Raises:
+        InputError: the advantage is not between 0 and 1.
+    """
+    if not 0 < advantage < 1:
+        raise InputError(f"the advantage is {advantage:g}. Use a number between 0 and 1.")
+    mu = _last_safe(1e-12, 80.0, lambda mu: bound_advantage(0.0, mu, 0.0) <= advantage)
+    return mu * mu / 2 * (1 - 2.0**-50)
+
+
 def compute_gaussian_mu(epsilon: float, delta: float) -> float:
     """Return the largest μ for which μ-Gaussian DP implies (ε, δ)-DP, rounded down.
 

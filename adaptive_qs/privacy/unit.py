@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -145,6 +146,14 @@ class Unit:
         if self.related is not None:
             return f"row of {self.related.root}"
         return "row" if self.person is None else "person"
+
+    def describe_guess(self, advantage: float) -> str:
+        """Return what an attack with this advantage at most can find out, without a full stop."""
+        what = f"whether a given {self.noun} is in the table"
+        if self.replaced:
+            what = f"which of two {self.noun}s is in the table"
+        share = math.ceil(500 * (1 + advantage)) / 10
+        return f"a guess {what} is right with a probability of at most {share:g} % instead of 50 %"
 
     @property
     def protected(self) -> str:

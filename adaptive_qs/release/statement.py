@@ -18,6 +18,7 @@ from adaptive_qs.machine import find_version
 from adaptive_qs.pages.words import at_resolution, join_first
 from adaptive_qs.privacy.accounting import (
     DISCRETE_SHARE,
+    bound_advantage,
     compute_delta,
     compute_gaussian_delta,
     left_after,
@@ -150,12 +151,15 @@ class Statement(BaseModel):
 
     @property
     def conclusion(self) -> str:
-        """The meaning of the promise, in one sentence."""
+        """The meaning of the promise, in two sentences."""
+        advantage = bound_advantage(self.rho, self.mu, self.delta_spent)
+        guess = self.protects.describe_guess(advantage)
         change = "Replacing" if self.protects.replaced else "Adding or removing"
         factor = f" = {self.explained_factor:.4g}" if self.explained_factor else ""
         return (
             f"{change} any single {self.protects.noun} changes the probability of every outcome by "
-            f"at most a factor of e^{self.epsilon:.4g}{factor}, plus {self.delta:g}."
+            f"at most a factor of e^{self.epsilon:.4g}{factor}, plus {self.delta:g}. "
+            f"{guess[0].upper()}{guess[1:]}."
         )
 
     @property

@@ -13,6 +13,7 @@ from adaptive_qs.domain import Domain
 from adaptive_qs.errors import InputError, ResourceExceeded
 from adaptive_qs.machine import PROCESS_BYTES, ROWS_SHARE, memory_bytes
 from adaptive_qs.privacy.accounting import (
+    bound_advantage,
     compute_epsilon,
     compute_gaussian_epsilon,
     compute_gaussian_mu,
@@ -230,6 +231,13 @@ class PrivacyTarget:
     def cost(self) -> float:
         """β = μ² = 2ρ, the privacy cost of He et al.; exact Gaussian DP with μ = √β."""
         return 2 * self.rho
+
+    @property
+    def advantage(self) -> float:
+        """A bound of the true less the false positive rate of any attack."""
+        rho = self.rho / self.kept
+        mu = compute_mu(rho) if self.gaussian else None
+        return bound_advantage(rho, mu, self.delta * float(self.discovery_share))
 
     @property
     def loss(self) -> PrivacyLoss:

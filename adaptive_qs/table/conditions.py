@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 DAY = 86_400
 """Seconds of a day."""
-NEAR = 1e-9
+NEAR = 1e-12
 """Relative error of a sum or product that binary rounding can cause."""
 Mask = NDArray[np.bool_]
 
@@ -206,8 +206,9 @@ class Outcome(NamedTuple):
 class Operand:
     """A column, a constant, or an operation ("+", "-", "*", "/"), with a value in every row.
 
-    A constant is a number, a moment or the position of a label. Moments of a column are counted in
-    ``unit`` seconds.
+    A constant is a number, a moment or the position of a label; added to a date, it can be calendar
+    ``months`` instead. Moments of a column are counted in ``unit`` seconds, ``whole`` ones if its
+    values are days.
     """
 
     column_name: str | None = None
@@ -215,6 +216,8 @@ class Operand:
     sign: str = ""
     operands: tuple[Any, ...] = ()
     unit: int = 1
+    whole: bool = True
+    months: int = 0
 
     def columns(self) -> Iterator[str]:
         """Yield the columns whose values it takes."""
@@ -229,11 +232,17 @@ class Operand:
             found = row[self.column_name]
             if self.unit == 1:
                 return found
-            return found._replace(low=found.low // self.unit, high=found.high // self.unit)
+            divide = np.floor_divide if self.whole else np.true_divide
+            return found._replace(
+                low=divide(found.low, self.unit), high=divide(found.high, self.unit)
+            )
         if not self.operands:
             value, yes = np.asarray(self.constant), np.asarray(True)
             return Values(value, value, yes, yes, ~yes)
         a, b = (operand.values(row) for operand in self.operands)
+        if (months := self.operands[1].months) and self.sign in "+-":
+            months = months if self.sign == "+" else -months
+            return a._replace(low=_add_months(a.low, months), high=_add_months(a.high, months))
         known = a.known & b.known
         if self.sign == "/":
             known = known & ~((b.low == 0) & (b.high == 0))
@@ -241,6 +250,17 @@ class Operand:
             ends = _compute_ends(self.sign, a, b)
         low, high = (np.where(known, end, 0.0) for end in ends)
         return Values(low, high, known, known, a.missing | b.missing)
+
+
+def _add_months(days: NDArray[Any], months: int) -> NDArray[np.float64]:
+    """Return days since 1970 some calendar months later, at most the last day of the month."""
+    whole = np.floor(days)
+    date = whole.astype(np.int64).astype("datetime64[D]")
+    month = date.astype("datetime64[M]")
+    later = (month + months).astype("datetime64[D]")
+    length = ((month + months + 1).astype("datetime64[D]") - later).astype(np.int64)
+    day = np.minimum((date - month.astype("datetime64[D]")).astype(np.int64), length - 1)
+    return later.astype(np.int64) + day + (days - whole)
 
 
 def _compute_ends(sign: str, a: Values, b: Values) -> tuple[Any, Any]:

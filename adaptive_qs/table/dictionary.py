@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import csv
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
-from adaptive_qs.errors import InputError
+from adaptive_qs.errors import InputError, SchemaError
 from adaptive_qs.jsonfile import as_object, read_json
+from adaptive_qs.table.files import atomic_writer
 from adaptive_qs.table.profile import NUMERIC_MARKERS, Profile
 from adaptive_qs.table.spellings import in_natural_order
 from adaptive_qs.table.text import read_integer, read_number
@@ -108,3 +111,24 @@ def read_dictionary(path: Path) -> dict[str, Entry]:
             "code and label."
         ) from None
     return found
+
+
+def read_pairs(path: Path) -> list[list[str]]:
+    """Return the lines below the names in the CSV file of a rule's table.
+
+    Raises:
+        SchemaError: If the file cannot be read.
+    """
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            return [line for line in csv.reader(file) if line][1:]
+    except (OSError, ValueError, csv.Error):
+        raise SchemaError(f"{path}: cannot be read as the table of a rule: write CSV") from None
+
+
+def write_pairs(path: Path, names: Iterable[str], table: Iterable[Iterable[str]]) -> None:
+    """Write the file that :func:`read_pairs` reads; raise InputError if that is not possible."""
+    text = StringIO()
+    csv.writer(text).writerows([names, *table])
+    with atomic_writer(path) as file:
+        file.write(text.getvalue().encode())

@@ -32,6 +32,7 @@ from adaptive_qs.table.text import read_moment, read_number
 GRAMMAR = r"""
 ?rule: condition
      | condition "->" condition                               -> implication
+     | condition "<->" condition                              -> equivalence
      | _NEVER condition                                       -> never
      | _AT_LEAST_ONE name ("," name)*                         -> at_least_one
      | name ("," name)* ("determines"i | "determine"i) name     -> determination
@@ -48,10 +49,11 @@ GRAMMAR = r"""
 
 ?sum: product | sum SIGN product                              -> operation
 ?product: operand | product FACTOR operand                    -> operation
-?operand: name | literal | text
+?operand: name | literal | text | quantity | "(" sum ")"
 ?constant: word | literal | text
 word: WORD
 literal: DATE | NUMBER
+quantity: NUMBER UNIT
 text: TEXT
 name: WORD | TICKED
 
@@ -62,6 +64,7 @@ SIGN: "+" | "-"
 FACTOR: "*" | "/"
 DATE.3: /\d{4}-\d{2}-\d{2}(T\d{2}:\d{2}(:\d{2})?)?/
 NUMBER.2: /-?\d+(\.\d+)?([eE][+-]?\d+)?/
+UNIT: /(year|month|week|day|hour|minute|second)s?\b/i
 TEXT: /'[^']*'|"[^"]*"/
 TICKED: /`[^`]+`/
 WORD: /[^\W\d]\w*([.-]\w+)*/
@@ -89,6 +92,8 @@ Columns = Mapping[str, ColumnBase]
 
 def written_value(label: str, columns: Columns) -> str:
     """Return a label as a rule has it, in quotes if it could be mistaken for something else."""
+    if re.fullmatch(r"-?\d+(\.\d+)?", label):
+        return label
     keywords = {"and", "or", "not", "in", "is", "missing", "never", "determine", "determines"}
     if re.fullmatch(WORD, label) and label.lower() not in keywords and label not in columns:
         return label
@@ -140,11 +145,12 @@ class _Refused(Exception):
 
 @dataclass(frozen=True)
 class _Leaf:
-    """The name of a column, in backticks or not, or a literal."""
+    """The name of a column, in backticks or not, or a literal, which can be a number of a unit."""
 
     text: str
     is_name: bool = False
     is_ticked: bool = False
+    unit: str = ""
     operands: ClassVar[tuple[Operand, ...]] = ()
 
 
@@ -172,6 +178,9 @@ class _Bound(Transformer[Token, Any]):
     def text(self, parts: list[Token]) -> _Leaf:
         return _Leaf(str(parts[0])[1:-1])
 
+    def quantity(self, parts: list[Token]) -> _Leaf:
+        return _Leaf(str(parts[0]), unit=str(parts[1]).lower().removesuffix("s"))
+
     # Conditions.
 
     def either(self, parts: list[Condition]) -> Condition:
@@ -191,6 +200,10 @@ class _Bound(Transformer[Token, Any]):
         return Either((first.negated(), then))
 
     @v_args(inline=True)
+    def equivalence(self, one: Condition, other: Condition) -> Condition:
+        return both((Either((one.negated(), other)), Either((other.negated(), one))))
+
+    @v_args(inline=True)
     def missing(self, name: _Leaf) -> Condition:
         return self._missing(name)
 
@@ -204,7 +217,7 @@ class _Bound(Transformer[Token, Any]):
 
     def determination(self, names: list[_Leaf]) -> Determination:
         self._apart(names)
-        *lefts, right = (self._column(name).name for name in names)
+        *lefts, right = (self._learnt(name).name for name in names)
         return Determination(tuple(lefts), right)
 
     def among(self, parts: list[Any]) -> Condition:
@@ -243,6 +256,8 @@ class _Bound(Transformer[Token, Any]):
         first, several = named[0], bool(left.operands or right.operands)
         if several:
             return self._computed(left, sign, right, named)
+        if left.unit or right.unit:
+            raise _Refused(NO_MOMENT)
         if len(named) == 2 and named[0].name == named[1].name:
             raise _Refused(f"{first.name!r} is compared with itself. Use two columns.")
         if any(c.kind is None or c.kind != first.kind for c in named):
@@ -259,16 +274,20 @@ class _Bound(Transformer[Token, Any]):
 
     def _computed(self, left: Term, sign: str, right: Term, named: list[ColumnBase]) -> Condition:
         for column in named:
-            if column.kind != "numbers" and not column.by_day:
+            if column.kind not in ("numbers", "moments"):
                 raise _Refused(
-                    f"{column.name!r} cannot be added or multiplied. Use numbers or dates."
+                    f"{column.name!r} cannot be added or multiplied. Use numbers, dates or times."
                 )
+        if all(column.kind == "numbers" for column in named) and any(map(_has_unit, (left, right))):
+            raise _Refused(NO_MOMENT)
         if left.operands and right.operands:
             raise _Refused("computes on both sides: leave one column on the left")
         a, b = (self._operand(side, None, 1) for side in (left, right))
         alone = [self._columns[side.column_name] for side in (a, b) if side.column_name]
         rounded = sign in ("=", "!=") and len(alone) > 0
-        return Comparison(sign, a, b, slack=alone[0].resolution / 2 if rounded else 0.0)
+        slack = alone[0].resolution / 2 if rounded else 0.0
+        timed = rounded and alone[0].kind == "moments" and not alone[0].by_day
+        return Comparison(sign, a, b, slack=slack / DAY if timed else slack)
 
     def _operand(self, part: Term, other: ColumnBase | None, unit: int) -> Operand:
         """Return the operand with the columns and constants for which a part stands.
@@ -281,17 +300,23 @@ class _Bound(Transformer[Token, Any]):
             return Operand(sign=part.sign, operands=sides)
         if part.is_name and self._is_column(part):
             column = self._column(part)
-            return Operand(column.name, unit=DAY if other is None and column.by_day else unit)
+            timed = other is None and column.kind == "moments"
+            return Operand(column.name, unit=DAY if timed else unit, whole=column.by_day)
         if other is not None:
             value = other.read_amount(part.text)
             if value is None or not math.isfinite(value):
                 self._no_value(other, part)
             return Operand(constant=value // unit if unit > 1 else value)
+        if part.unit:
+            months = {"year": 12.0, "month": 1.0}.get(part.unit, 0.0) * float(part.text)
+            if months % 1:
+                raise _Refused(f"{part.text} {part.unit}s are no whole months: write days")
+            return Operand(constant=float(part.text) * DAYS[part.unit], months=int(months))
         value, seconds = read_number(part.text), read_moment(part.text, None, True)
         if value is None or not math.isfinite(value):
             if seconds is None:
                 self._column(_Leaf(part.text, True))
-            value = (seconds or 0) // DAY
+            value = (seconds or 0) / DAY
         return Operand(constant=value)
 
     def _no_value(self, column: ColumnBase, part: Term) -> NoReturn:
@@ -332,6 +357,18 @@ def _suggest(text: str, known: Iterable[str]) -> str:
     folded = {name.casefold(): name for name in reversed([*known])}
     near = folded.get(text.casefold()) or next(iter(get_close_matches(text, known, n=1)), None)
     return "" if near is None else f": did you mean {near!r}?"
+
+
+NO_MOMENT = "has a unit of time but adds it to no date or time: write a number"
+DAYS = {
+    "year": 365.2425, "month": 365.2425 / 12, "week": 7.0, "day": 1.0, "hour": 1 / 24,
+    "minute": 1 / 1_440, "second": 1 / DAY,
+}  # fmt: skip
+"""Days of each unit, on average."""
+
+
+def _has_unit(part: Term) -> bool:
+    return any(map(_has_unit, part.operands)) if part.operands else bool(part.unit)
 
 
 def _names(part: Term) -> Iterator[_Leaf]:

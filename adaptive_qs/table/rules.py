@@ -8,7 +8,7 @@ the values of its column inside its bins.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -36,8 +36,6 @@ MOST_COLUMNS = 4
 """Most columns that one rule can name, computed ones replaced by their sources."""
 MOST_CELLS = 2**22
 """Most cells of all these columns together."""
-MOST_CHECKED = 2**12
-"""Most cells of determining columns whose maps are compared with other rules."""
 MOST_TRIED = 10_000
 """Most partial rows that are tried to find out whether the rules allow any row."""
 
@@ -77,9 +75,9 @@ class Computation:
 
 @dataclass(frozen=True)
 class Rule:
-    """One rule of a schema: its text and meaning, and the values of a determination.
+    """One rule of a schema: its text and meaning.
 
-    The ``table`` has these in the order of the columns; it is empty if they are to be learnt.
+    Of a determination, ``table`` has the values that belong together, in the order of its columns.
     """
 
     text: str
@@ -139,7 +137,7 @@ class Ruleset:
         found: dict[str, tuple[tuple[int, ...], ...]] = {}
         for rule, meaning in self.determinations:
             left, *others = meaning.columns()
-            if not rule.table or len(others) > 1 or self.columns[left].is_unlearnt:
+            if len(others) > 1:
                 continue
             column, codes = self.columns[left], self._places(left)
             names: dict[str, int] = {}
@@ -179,9 +177,9 @@ class Ruleset:
 
     @cached_property
     def cells(self) -> tuple[AllowedCells, ...]:
-        """The cells of every rule that forbids any and does not have to be learnt."""
+        """The cells of every rule that forbids any."""
         found = [self.compute_cells(condition, text) for text, condition in self.conditions]
-        found += [self._listed(rule, said) for rule, said in self.determinations if rule.table]
+        found += [self._listed(rule, said) for rule, said in self.determinations]
         return tuple(cells for cells in found if not cells.allowed.all())
 
     def compute_cells(self, condition: Condition, text: str, surely: bool = False) -> AllowedCells:
@@ -234,73 +232,6 @@ class Ruleset:
             allowed[tuple(codes[:-1])] = one
         return self._in_order(meaning.columns(), allowed, rule.text)
 
-    def learnt(
-        self, meaning: Determination, values: NDArray[np.integer], text: str
-    ) -> AllowedCells:
-        """Return the cells of a determination whose values were learnt.
-
-        ``values`` has the code of its right column for each cell of the others, in its order.
-        """
-        *lefts, right = (self.columns[name] for name in meaning.columns())
-        codes = np.arange(right.size)
-        allowed = (codes == values[..., None]) | (codes == right.missing_code)
-        for axis, column in enumerate(lefts):
-            found = read_values(column, np.arange(column.size))
-            unknown = ~found.known & (found.missing | (column.kind != "numbers"))
-            shape = [-1 if k == axis else 1 for k in range(allowed.ndim)]
-            allowed = allowed | unknown.reshape(shape)
-        return self._in_order(meaning.columns(), allowed, text)
-
-    def with_learnt(
-        self, learn: Callable[[Determination, Mask | None], NDArray[np.integer]]
-    ) -> list[AllowedCells]:
-        """Return the cells of all rules, also of maps without a table.
-
-        A map that leaves no row for some cell of its determining columns, because of other rules,
-        is learnt again among the values that these leave.
-
-        Args:
-            learn: Returns the values of a map, restricted to a mask if there is one: shape
-                (cells of the determining columns, codes).
-        """
-        cells = [*self.cells]
-        for rule, meaning in self.determinations:
-            if rule.table:
-                continue
-            found = self.learnt(meaning, learn(meaning, None), rule.text)
-            linked = any(set(c.names) & set(found.names) for c in cells)
-            if linked and self._leaves_no_row(meaning, cells, found):
-                *lefts, right = meaning.columns()
-                codes = range(self.columns[right].size)
-                left = [[self._has_row(cells, {**cell, right: code}) for code in codes]
-                        for cell in self._list_cells(lefts)]  # fmt: skip
-                found = self.learnt(meaning, learn(meaning, np.array(left)), rule.text)
-            cells.append(found)
-        return cells
-
-    def _leaves_no_row(
-        self, meaning: Determination, cells: list[AllowedCells], found: AllowedCells
-    ) -> bool:
-        lefts = meaning.columns()[:-1]
-        if math.prod(self.columns[name].size for name in lefts) > MOST_CHECKED:
-            return False
-        return any(
-            not self._has_row([*cells, found], cell) and self._has_row(cells, cell)
-            for cell in self._list_cells(lefts)
-        )
-
-    def _list_cells(self, names: Sequence[str]) -> Iterator[dict[str, int]]:
-        for codes in np.ndindex(*(self.columns[name].size for name in names)):
-            yield dict(zip(names, codes))
-
-    def _has_row(self, cells: Sequence[AllowedCells], row: Mapping[str, int]) -> bool:
-        given = [
-            AllowedCells((name,), np.arange(self.columns[name].size) == code, "")
-            for name, code in row.items()
-        ]
-        sizes = {name: column.size for name, column in self.columns.items()}
-        return find_row([*cells, *given], sizes) is not None
-
     def _in_order(self, names: tuple[str, ...], allowed: Mask, text: str) -> AllowedCells:
         order = sorted(range(len(names)), key=lambda k: list(self.columns).index(names[k]))
         return AllowedCells(tuple(names[k] for k in order), np.transpose(allowed, order), text)
@@ -321,6 +252,11 @@ class Ruleset:
                     f"rule {rule.text!r} has a table but determines nothing: remove it"
                 )
         for rule, determination in self.determinations:
+            if not rule.table:
+                raise InputError(
+                    f"rule {rule.text!r} has no table, so rows could break it: list the values "
+                    'that belong together as its "table"'
+                )
             _check_determined(rule, self.columns[determination.right])
         for text, condition in self.conditions:
             self._check_size(text, condition.columns())
@@ -375,12 +311,9 @@ class Ruleset:
 
 def _check_determined(rule: Rule, column: ColumnBase) -> None:
     """Refuse a rule that determines a column whose codes have several values."""
-    single = not column.is_unlearnt or column.discovers
-    if not column.is_unlearnt:
-        low, high = column.ends(np.arange(column.num_values))
-        days = DAY if column.by_day else 1
-        single = bool((low // days == high // days).all())
-    if not single:
+    low, high = column.ends(np.arange(column.num_values))
+    days = DAY if column.by_day else 1
+    if not (low // days == high // days).all():
         raise InputError(
             f"rule {rule.text!r}: {column.name!r} is determined but has bins. Declare each of its "
             "values."

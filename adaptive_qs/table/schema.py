@@ -62,6 +62,8 @@ class DeclaredRule(Reviewed):
     """What holds, such as "start <= end" or "city determines county"; see the guide to rules."""
     table: tuple[tuple[Text, ...], ...] = ()
     """Of a rule by which columns determine another: values that belong together, in its order."""
+    table_file: Text = ""
+    """CSV file next to the schema that has the table below a line of names, and is read with it."""
     description: str = ""
     """Free text for people; not part of the fingerprint."""
 
@@ -193,10 +195,12 @@ class Schema(Reviewed):
         check_values(ruleset)
         return ruleset
 
-    def with_rules(self, texts: Iterable[str]) -> Self:
-        """Return the same schema with more rules, with an open question each."""
+    def with_rules(self, found: Iterable[tuple[str, tuple[tuple[str, ...], ...]]]) -> Self:
+        """Return the same schema with more rules and their tables, with an open question each."""
         why = ("holds in all rows that were read",)
-        added = tuple(DeclaredRule(rule=text, open=("rule",), why=why) for text in texts)
+        added = tuple(
+            DeclaredRule(rule=text, table=table, open=("rule",), why=why) for text, table in found
+        )
         return self.changed(rules=(*self.rules, *added))
 
     def with_columns(self, columns: Iterable[ColumnBase]) -> Self:
@@ -265,7 +269,7 @@ class Schema(Reviewed):
             column.pop("open", None)
         if self.rules:
             rules = (
-                r.model_dump(mode="json", exclude={"description", "open"})
+                r.model_dump(mode="json", exclude={"description", "open", "table_file"})
                 for r in self.declared_rules
             )
             content["rules"] = list(rules)
@@ -458,7 +462,13 @@ def read_content(path: str | Path, max_memory: int | str | None) -> Any:
     with contextlib.suppress(OSError, ValueError):  # read_json explains them
         is_bundle = zipfile.is_zipfile(path)
     if not is_bundle:
-        return read_json(path, SchemaError)
+        content = read_json(path, SchemaError)
+        for rule in as_object(content).get("rules") or ():
+            if name := as_object(rule).get("table_file"):
+                from adaptive_qs.table.dictionary import read_pairs  # few schemas have one
+
+                rule |= {"table": read_pairs(Path(path).parent / str(name)), "table_file": ""}
+        return content
     from adaptive_qs.table.archive import open_archive
 
     with contextlib.suppress(InputError), open_archive(path, "release", max_memory) as archive:

@@ -123,6 +123,7 @@ def test_a_page_of_parquet_is_claimed(tmp_path, change, version):
     assert "its row groups need more memory" in refusal(tmp_path, path)
 
 
+@pytest.mark.slow
 def test_texts_as_differences_are_refused(tmp_path):
     table, path = pa.table({"a": ["x" * 10**6] * 100}), tmp_path / "t.parquet"
     pq.write_table(table, path, use_dictionary=False, column_encoding={"a": "DELTA_BYTE_ARRAY"})
@@ -150,6 +151,7 @@ def test_bins_that_are_numbers_are_claimed(tmp_path):
     assert "50,331,648 bins" in said
 
 
+@pytest.mark.slow
 def test_subsets_of_a_marginal_are_counted_before_they_are_formed(tmp_path):
     names = [f"c{k}" for k in range(25)]
     columns = [{"name": name, "type": "categorical", "values": ["x"]} for name in names]

@@ -645,6 +645,7 @@ def _one_code_later(with_levels):
     return shifted
 
 
+@pytest.mark.slow
 def test_a_resumed_run_does_not_take_noise_of_other_groups_of_codes(run, monkeypatch):
     """Its charges would be the same: only what the ledger keeps beside them tells the groups."""
     centers = np.random.default_rng(0).normal(0.5, 0.15, (2_000, 1))

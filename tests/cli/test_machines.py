@@ -144,6 +144,7 @@ def test_a_working_folder_that_is_gone_is_one_line(tmp_path, words):
 ASCII = {"PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "LC_ALL": "C"}
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     sys.getfilesystemencoding() != "utf-8", reason="this process cannot write such names either"
 )

@@ -178,7 +178,8 @@ def in_temporary(folder):
 
 
 @pytest.mark.parametrize(
-    ("verb", "fault"), [("synthesize", Fault.SYNCED), ("answer", Fault.COMMITTED)]
+    ("verb", "fault"),
+    [pytest.param("synthesize", Fault.SYNCED, marks=pytest.mark.slow), ("answer", Fault.COMMITTED)],
 )
 def test_what_a_kill_leaves(verb, fault, tables, stage, secrets, tmp_path):
     logs, temporary = tmp_path / "logs", tmp_path / "child"

@@ -3,6 +3,7 @@ writes ``golden/`` anew."""
 
 from __future__ import annotations
 
+import html
 import itertools
 import json
 import re
@@ -102,7 +103,7 @@ def test_page_and_json_have_what_was_found(name):
     page = evaluation_page(found, ("true.csv", "made.csv"))
     check_page(page)
     assert page.index("Owner only – do not share") < page.index("<h1>") < page.index("Verdict")
-    text = plain(re.sub(r"<[^>]*>", "", page)).replace("&lt;", "<").replace("&#39;", "'")
+    text = html.unescape(plain(re.sub(r"<[^>]*>", "", page)))
     for sentence in found.verdict.sentences:
         assert plain(sentence.said) in text
     for note in found.limitations:

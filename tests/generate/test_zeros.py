@@ -18,10 +18,9 @@ from adaptive_qs.generate.zeros import (
     allowed_cells,
     clear_forbidden,
     independent_target,
-    learnt_values,
     settle,
 )
-from adaptive_qs.residual import ReferenceModel, ResidualEstimate, decompose, measured_variance
+from adaptive_qs.residual import ReferenceModel, ResidualEstimate, decompose
 
 from .helpers import assert_depends_on_the_key_only, assert_drawn_from, histogram, random_loglinear
 
@@ -151,41 +150,6 @@ def test_attributes_under_a_zero_alone_keep_their_margins():
     assert target.counts[~LESS.allowed].sum() == 0
     assert target.counts.sum(axis=0) == pytest.approx(singles[1])
     assert target.counts.sum() == pytest.approx(10)
-
-
-def test_learnt_values_are_the_likeliest_map():
-    """Of all 243 maps, by definition."""
-    noise = np.random.default_rng(3).normal(0, 40, DOMAIN.sizes)
-    model = model_of(true_counts() + noise, [(3, 4)], noise_std=300.0)
-    cities = np.maximum(model.marginal((3,)), 0)
-    counties, pairs = model.marginal((4,)), model.marginal((3, 4))
-
-    def cost(mapping):
-        implied = np.zeros((5, 3))
-        implied[np.arange(5), mapping] = cities
-        alone = np.square(implied.sum(axis=0) - counties).sum() / measured_variance(model, (4,))
-        together = np.square(implied - pairs).sum() / measured_variance(model, (3, 4))
-        return alone + together
-
-    found = tuple(learnt_values(model, [3], 4))
-    assert cost(found) == pytest.approx(min(map(cost, product(range(3), repeat=5))))
-    assert found[:4] == (0, 0, 1, 2)
-
-
-def test_a_map_that_was_not_measured_keeps_the_margins():
-    """As near as it can: no city can go to another county and bring the margin nearer."""
-    model = model_of(true_counts(), [])
-    found = learnt_values(model, [3], 4)
-    cities, counties = np.maximum(model.marginal((3,)), 0), model.marginal((4,))
-
-    def misfit(mapping):
-        return np.square(np.bincount(mapping, cities, 3) - counties).sum()
-
-    for city, county in product(range(5), range(3)):
-        other = found.copy()
-        other[city] = county
-        assert misfit(found) <= misfit(other) + 1e-6
-    assert learnt_values(model, [3], 4, without=0).min() > 0
 
 
 def test_rows_settle_in_allowed_cells():

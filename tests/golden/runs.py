@@ -203,10 +203,7 @@ def _answered(table: str, schema: Any, workload: Any, **options: Any) -> Members
 
 def _forecast(sizes: Mapping[str, int], ways: int, rho: float, rows: int) -> Members:
     forecast = LoopForecast(Workload.all_ways(Domain.from_sizes(sizes), ways), rho)
-    return {
-        "columns": list(forecast.columns(rows)),
-        "resolutions": [str(each) for each in forecast.resolutions(rows)],
-    }
+    return {"columns": list(forecast.columns(rows)), "measured": forecast.measured(rows)}
 
 
 def _run(function: Callable[..., Members], *inputs: Any, slow: bool = False, **options: Any) -> Run:

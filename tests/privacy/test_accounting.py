@@ -6,6 +6,8 @@ from hypothesis import strategies as st
 
 from adaptive_qs.errors import InputError
 from adaptive_qs.privacy.accounting import (
+    advantage_rho,
+    bound_advantage,
     compute_delta,
     compute_epsilon,
     compute_gaussian_delta,
@@ -124,3 +126,17 @@ def test_impossible_costs_are_refused(bad):
 
 def test_a_delta_too_small_for_any_number_is_not_zero():
     assert compute_delta(1e-12, 0.1) == math.ulp(0.0)
+
+
+@given(st.floats(1e-6, 20))
+def test_the_advantage_is_bounded_by_the_distance_of_gaussians_and_of_zcdp(mu):
+    exact = math.erf(mu / math.sqrt(8))  # the total variation of N(0, 1) and N(mu, 1)
+    assert exact <= bound_advantage(mu**2 / 2, mu, 0.0) <= exact * 1.000001 + 1e-12
+    assert exact <= bound_advantage(mu**2 / 2, None, 0.0) <= 1
+    assert bound_advantage(mu**2 / 2, mu, 0.01) == pytest.approx(min(exact + 0.01, 1), rel=1e-6)
+
+
+@given(st.floats(1e-6, 0.999))
+def test_a_budget_keeps_within_the_advantage_that_it_was_chosen_by(advantage):
+    rho = advantage_rho(advantage)
+    assert 0.9999 * advantage < bound_advantage(rho, math.sqrt(2 * rho), 0.0) <= advantage

@@ -43,6 +43,7 @@ def fitted(schema=PERSONS, frame=FRAME, **options):
     return Synthesizer(**OPTIONS, **options).fit(frame, schema=schema)
 
 
+@pytest.mark.slow
 def test_a_person_of_k_rows_gets_k_times_the_noise_of_a_row():
     """Where nobody has more than K rows, a budget for persons measures what 1/K² of it does for
     rows, and all charges are K² times as high."""

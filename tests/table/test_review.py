@@ -34,7 +34,7 @@ TABLE = pd.DataFrame(
 
 @pytest.fixture(scope="module")
 def proposed():
-    return propose(TABLE).with_rules(["height is missing -> town = Bonn"])
+    return propose(TABLE).with_rules([("height is missing -> town = Bonn", ())])
 
 
 def answered(schema, **answers):

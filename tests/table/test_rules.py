@@ -8,6 +8,7 @@ import operator as op
 from itertools import product
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from adaptive_qs.errors import SchemaError
@@ -63,6 +64,11 @@ def values(name):
     return found
 
 
+def a_month_later(day):
+    later = pd.Timestamp(day * 86_400, unit="s") + pd.DateOffset(months=1)
+    return later.toordinal() - 719_163
+
+
 def known(function):
     """Unknown, which keeps a rule, where a value is missing."""
     return lambda *row: None in row or function(*row)
@@ -71,6 +77,7 @@ def known(function):
 CASES = [
     ("age < 15 -> status = never", ["age", "status"],
      lambda a, s: s is None or not a < 15 or s == "never"),
+    ("age < 15 <-> y is missing", ["age", "y"], lambda a, y: (a < 15) == (y is None)),
     ("age > 3 -> age < 3", ["age"], lambda a: not a > 3 or a < 3),
     ("x <= y", ["x", "y"], known(op.le)),
     ("wide > x", ["x", "wide"], known(lambda x, w: w > x)),
@@ -81,6 +88,10 @@ CASES = [
     ("x = wide / 2", ["x", "wide"], known(lambda x, w: abs(x - w / 2) <= 0.5)),
     ("days = end - start", ["start", "end", "days"], known(lambda s, e, d: d == e - s)),
     ("start <= end", ["start", "end"], known(op.le)),
+    ("end >= start + 1 month", ["start", "end"],
+     known(lambda s, e: e >= a_month_later(s))),
+    ("end <= start + 2 weeks", ["start", "end"], known(lambda s, e: e <= s + 14)),
+    ("(end - start) * 2 <= 5 days", ["start", "end"], known(lambda s, e: (e - s) * 2 <= 5)),
     ("end >= 2020-02-10", ["end"], lambda e: e >= dt.date(2020, 2, 10).toordinal() - 719_163),
     ("price >= 1.5 or x in (1, 3)", ["x", "price"], lambda x, p: p >= 1.5 or x in (1, 3)),
     ("never status = 'a b' and x > 2", ["status", "x"],
@@ -143,7 +154,11 @@ def test_a_cell_is_left_where_some_of_its_values_keep_the_rule(text, names, hold
         (["x in (1, 2)", "y = 5", "y is not missing", "x >= y"], "leave no row"),
         (["x + y = total - wide"], "computes on both sides"),
         (["total = x + y + wide + days"], "speaks of 5 columns, 4 at most"),
-        (["x determines age"], "'age' is determined but has bins"),
+        (["x <= y + 2 days"], "has a unit of time but adds it to no date or time"),
+        (["x <= 2 days"], "has a unit of time but adds it to no date or time"),
+        (["end <= start + 0.1 months"], "0.1 months are no whole months: write days"),
+        (["city determines county"], "has no table, so rows could break it: list the values"),
+        ([{"rule": "x determines age", "table": [["0", "3"]]}], "'age' is determined but has bins"),
         ([{"rule": "city determines county", "table": [["p", "z"]]}], "'z' in its table"),
         ([{"rule": "city determines county", "table": [["p"]]}], "a row of 1 values for 2"),
         ([{"rule": "city determines county", "table": [["p", "k"], ["p", "l"]]}], "two values"),
@@ -172,7 +187,8 @@ def test_rules_on_columns_that_are_to_be_learnt():
         {"name": "b", "type": "integer", "private_bins": 5},
         {"name": "c", "type": "categorical", "private_values": 5, "catch_all": "other"},
     ]
-    assert Schema.parse({"version": 1, "columns": learnt, "rules": ["a determines c"]}).rules
+    with pytest.raises(SchemaError, match="'a' is still to be learnt"):
+        Schema.parse({"version": 1, "columns": learnt, "rules": ["a determines c"]})
     with pytest.raises(SchemaError, match="'b' is still to be learnt: declare"):
         Schema.parse({"version": 1, "columns": learnt, "rules": ["b > 3"]})
 
@@ -235,6 +251,29 @@ def test_every_row_that_is_decoded_meets_all_rules(rules):
             plain = [None if v is None or v != v else v for v in row]
             assert holds(*plain), (text, plain)
     read_table(table, SCHEMA)  # every value is a declared one
+
+
+def test_times_are_added_and_subtracted_in_their_units():
+    moments = {"type": "datetime", "min": "2024-01-01T00:00", "max": "2024-01-09T23:00",
+               "granularity": "day"}  # fmt: skip
+    columns = [
+        {"name": "begin", **moments},
+        {"name": "stop", **moments},
+        {"name": "hours", "type": "numeric", "min": 0, "max": 240, "bins": 10, "decimals": 2},
+    ]
+    rules = [
+        "stop <= begin + 36 hours",
+        "stop > begin + 90 seconds",
+        "hours = (stop - begin) / 1 hour",
+    ]
+    schema = Schema.parse({"version": 1, "columns": columns, "rules": rules})
+    rng = np.random.default_rng(1)
+    codes = [rng.integers(0, n, ROWS) for n in schema.domain().sizes]
+    coded = CodedTable.from_codes(schema.domain(), codes)
+    rows = decode(coded, schema, rng).to_pandas()
+    seconds = (rows["stop"] - rows["begin"]).dt.total_seconds()
+    assert seconds.between(90, 36 * 3_600, inclusive="right").all()
+    assert np.abs(rows["hours"] - seconds / 3_600).max() <= 0.005 + 1e-9
 
 
 def test_one_row_of_codes_that_cannot_be_gets_others():

@@ -147,7 +147,6 @@ def test_what_a_column_determines_by_a_table_is_a_level_of_it():
     country = {"name": "country", "type": "categorical", "values": [*COUNTRIES]}
     assert levels_of({**CITY, "missing": ["-"]}, [rule], country) == ((0, 1, 0, 1, 2),)
     assert levels_of(CITY, [{**rule, "table": table[:1]}], country) == ((1, 0, 0, 0),)
-    assert levels_of(CITY, ["city determines country"], country) == ()
     both = {"rule": "city, n determine country", "table": [["Lyon", "1", "France"]]}
     number = {"name": "n", "type": "integer", "min": 0, "max": 1}
     assert levels_of(CITY, [both], country, number) == ()
