@@ -244,37 +244,31 @@ class Copula:
     """A Gaussian copula of ordered columns in codes.
 
     Attributes:
-        scales: by column, the number of its codes on the scale; those beyond say nothing.
-        ends: by column, normal scores of the ends of its codes, shape (codes + 1,).
+        ends: by column, normal scores of the ends of its codes on the scale, shape (codes + 1,).
         partners: by column, other columns, the coefficients of their scores, and the standard
             deviation of its score given theirs.
         loadings: by column, the correlation of its scores with their strongest factor.
     """
 
-    scales: Mapping[int, int]
     ends: Mapping[int, Array]
     partners: Mapping[int, tuple[list[int], Array, float]]
     loadings: Mapping[int, float]
 
     @classmethod
-    def of(cls, rows: Rows, scales: Mapping[int, int], placed: Collection[int]) -> Copula:
-        """Return the copula of rows; only what the places in the columns ``placed`` need."""
-        names, (ends, correlations) = [*scales], _correlate(rows, scales)
-        near = {k: _strongest(correlations[k]) for k, i in enumerate(names) if i in placed}
-        needed = sorted({*near, *(m for some in near.values() for m in some)})
-        among, partners = np.isin(np.arange(len(names)), needed), {}
-        for k in needed:
-            if some := near.get(k) or _strongest(correlations[k] * among):
-                values, vectors = np.linalg.eigh(correlations[np.ix_(some, some)])
-                target = correlations[k, some]
+    def of(cls, rows: Rows, scales: Mapping[int, int]) -> Copula:
+        """Return the copula of rows, given by column the number of its codes on the scale."""
+        names, partners, (ends, correlations) = [*scales], {}, _correlate(rows, scales)
+        for k, (i, own) in enumerate(zip(names, correlations)):
+            near = np.argsort(-np.abs(own), kind="stable")[: MOST_PARTNERS + 1]
+            if (near := near[(near != k) & (own[near] != 0)]).size:
+                values, vectors = np.linalg.eigh(correlations[np.ix_(near, near)])
                 inverse = vectors / np.maximum(values, 1 - MOST_CORRELATION)
-                coefficients = inverse @ (vectors.T @ target)
-                left = max(1 - float(coefficients @ target), 1 - MOST_CORRELATION**2)
-                partners[names[k]] = [names[m] for m in some], coefficients, left**0.5
-        values, vectors = np.linalg.eigh(correlations[np.ix_(needed, needed)])
-        factor = vectors[:, -1:] * np.sqrt(values[-1:])
-        loadings = dict(zip([names[k] for k in needed], factor.clip(-0.99, 0.99).sum(axis=1)))
-        return cls(scales, ends, partners, loadings)
+                coefficients = inverse @ (vectors.T @ own[near])
+                left = max(1 - float(coefficients @ own[near]), 1 - MOST_CORRELATION**2)
+                partners[i] = [names[m] for m in near], coefficients, left**0.5
+        values, vectors = np.linalg.eigh(correlations)
+        factor = (vectors[:, -1:] * np.sqrt(values[-1:])).clip(-0.99, 0.99).sum(axis=1)
+        return cls(ends, partners, dict(zip(names, factor)))
 
     def places(self, rows: Rows, rng: np.random.Generator) -> dict[int, Array]:
         """Draw normal scores of rows given their codes, by column, shape (rows,).
@@ -284,7 +278,7 @@ class Copula:
         low, high, scores = {}, {}, {}
         factor = rng.standard_normal(len(rows))
         for i in self.partners:
-            codes, loading = np.minimum(rows[:, i], self.scales[i]), self.loadings[i]
+            codes, loading = np.minimum(rows[:, i], self.ends[i].size - 1), self.loadings[i]
             lows, highs = np.append(self.ends[i][:-1], -MOST), np.append(self.ends[i][1:], MOST)
             low[i], high[i], least = lows[codes], highs[codes], scipy.special.ndtr(lows)
             own = np.sqrt(1 - loading**2) * rng.standard_normal(len(rows))
@@ -322,9 +316,3 @@ def _correlate(rows: Rows, scales: Mapping[int, int]) -> tuple[dict[int, Array],
     found[found**2 * len(rows) < CLEAR**2] = 0.0
     np.fill_diagonal(found, 1.0)
     return ends, found
-
-
-def _strongest(correlations: Array) -> list[int]:
-    """Return the other columns with the largest correlations; that of the column itself is 1."""
-    order = np.argsort(-np.abs(correlations), kind="stable")[: MOST_PARTNERS + 1]
-    return [k for k in order.tolist() if 0 < abs(correlations[k]) < 1]

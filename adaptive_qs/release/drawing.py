@@ -229,27 +229,23 @@ class Drawing:
                 keep(final)
 
     def _copula(self, rows: Rows) -> Copula:
-        """Return how the columns that have places inside codes follow each other in some rows."""
-        scales = {
-            i: attribute.size - attribute.beyond
-            for i, attribute in enumerate(self.schema.domain().attributes)
-            if attribute.ordered
-        }
-        placed = {self.schema.names.index(name) for name in self.drawers}
-        return Copula.of(rows, scales, placed.intersection(scales))
+        """Return how ordered columns follow each other in some rows."""
+        attributes = enumerate(self.schema.domain().attributes)
+        scales = {i: each.size - each.beyond for i, each in attributes if each.ordered}
+        return Copula.of(rows, scales if self.drawers else {})
 
     def _places(self, rows: Rows, copula: Copula, rng: np.random.Generator) -> dict[str, Array]:
         """Return normal scores of rows inside codes in which it matters where they lie."""
-        wide = {}
+        wide, names = {}, self.schema.names
         for name, drawer in self.drawers.items():
-            if (i := self.schema.names.index(name)) in copula.partners:
+            if (i := names.index(name)) in copula.partners:
                 placed = np.append(drawer.placed, False)
                 wide[i] = placed[np.minimum(rows[:, i], placed.size - 1)]
-        some = np.flatnonzero(np.any([*wide.values()], axis=0)) if wide else ()
-        scores, places = copula.places(rows[some], rng) if len(some) else {}, {}
-        for i in wide if len(some) else ():
-            own = places[self.schema.names[i]] = np.full(len(rows), np.nan)
-            own[some] = np.where(wide[i][some], scores[i], np.nan)
+        some = np.flatnonzero(sum(wide.values(), np.zeros(len(rows))))
+        places = {names[i]: np.full(len(rows), np.nan) for i in wide}
+        scores = copula.places(rows[some], rng)
+        for i, chosen in wide.items():
+            places[names[i]][some] = np.where(chosen[some], scores[i], np.nan)
         return places
 
     def _values(
