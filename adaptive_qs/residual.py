@@ -56,6 +56,10 @@ def uniform_reference(domain: Domain) -> tuple[Array, ...]:
     return tuple(np.full(n, 1.0 / n) for n in domain.sizes)
 
 
+Fill = tuple[Clique, Array]
+"""For the interaction of a pair: its levels, and joint shares less products of single ones."""
+
+
 class ReferenceModel:
     """Current estimates of every marginal over a domain.
 
@@ -97,6 +101,7 @@ class ReferenceModel:
         # Components are cached until they change.
         self._own: dict[Clique, Array] = {}
         self._sums: dict[Clique, dict[Clique, Array | None]] = {}
+        self.fill: Mapping[Clique, Fill] = {}
         for clique, estimate in (estimates or {}).items():
             self._add(clique, estimate)
 
@@ -148,7 +153,7 @@ class ReferenceModel:
         near = min((self._around[i] for i in columns), key=len, default=self._over)
         for above in [c for c in near if columns.issubset(c)]:
             for measured in self._over[above]:
-                if self.domain.is_below(residual, measured):
+                if self.fill or self.domain.is_below(residual, measured):
                     self._own.pop(measured, None)
             self._sums.pop(above, None)
 
@@ -170,7 +175,7 @@ class ReferenceModel:
         columns = self.domain.columns(clique)
         over = self._over.get(columns)
         if over is None:
-            return None
+            return self._filled(columns, clique)
         if len(clique) < 2:
             return self._single(clique)
         if over == [clique]:
@@ -179,6 +184,19 @@ class ReferenceModel:
         if clique not in kept:
             kept[clique] = self._sum([t for t in over if self.domain.is_below(t, clique)], clique)
         return kept[clique]
+
+    def fill_with(self, fill: Mapping[Clique, Fill]) -> None:
+        """Take these for the interactions of pairs of which nothing was measured, by attributes."""
+        self.fill = fill
+        self._own = {tau: own for tau, own in self._own.items() if len(tau) < 3}
+
+    def _filled(self, columns: Clique, clique: Clique) -> Array | None:
+        if columns not in self.fill:
+            return None
+        levels, shares = self.fill[columns]
+        coarse = tuple(k if k in self.domain.chain(i) else i for i, k in zip(levels, clique))
+        summed = self.domain.summed(self.total * shares, levels, coarse)
+        return self._spread(summed, coarse, clique)
 
     def _single(self, clique: Clique) -> Array:
         """Return the component of one attribute, which is measured at its codes, or of none."""

@@ -58,7 +58,7 @@ class LoopSettings:
 
     Attributes:
         reference: "product" fills unmeasured interactions with independence (while it chooses, as
-            :func:`compared_with` says), "uniform" with zero residuals (AIM+GReM as published).
+            :class:`ImpliedPairs` says), "uniform" with zero residuals (AIM+GReM as published).
         initial_share: part of ρ for one-way marginals; None chooses it from public quantities.
         selecting_share: part of the loop's ρ, and of what is left of it at any time, that may be
             spent on a selection.

@@ -11,7 +11,7 @@ from functools import cached_property
 
 import numpy as np
 
-from adaptive_qs.cliques import Array
+from adaptive_qs.cliques import MOST_FORMED, Array
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.generate.targets import (
     effective_codes,
@@ -21,7 +21,8 @@ from adaptive_qs.generate.targets import (
     single_target,
     single_targets,
 )
-from adaptive_qs.loop.expected import LEAST_ERROR
+from adaptive_qs.generate.tree import Forest, list_parents, maximum_forest, mutual_information
+from adaptive_qs.loop.expected import CellSizeHistogram
 from adaptive_qs.privacy.counts import (
     Centering,
     Identity,
@@ -33,10 +34,12 @@ from adaptive_qs.privacy.counts import (
 from adaptive_qs.privacy.events import Purpose
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.residual import (
+    Fill,
     ReferenceModel,
     ResidualEstimate,
     centered,
     decompose,
+    measured_variance,
     privacy_cost,
     uniform_reference,
 )
@@ -302,20 +305,93 @@ def projected_distance(first: Array, second: Array, total: float) -> float:
     return float(np.abs(difference).sum())
 
 
-MOST_UNIFORM = 0.5
-"""Part of the uniform reference in what candidates are compared with, without any noise."""
+# Along the strongest forest of measured pairs (Chow and Liu 1968) two columns depend on each other
+# only through those between them, which is about what a fit to the measured pairs gives. With P the
+# joint shares of a pair and p its single shares,
+#
+#     M_ij = (P_ij − p_i p_j) / √(p_i p_j)
+#
+# has no singular value above 1, and the pair at the ends of a path has the product of the M along
+# it. Of each, only the part that stands clear of the noise counts.
+
+MOST_GROUPS = 64
+"""Most groups of codes of a column by which it is followed, if it has a level with so few."""
+LEAST_NORM = 0.01
+"""Norm of a product of M below which a path is not followed: at most so large a share of the rows
+is elsewhere than in independent columns (L1)."""
 
 
-def compared_with(reference: Sequence[Array], error: float) -> tuple[Array, ...]:
-    """Return the reference that fills unmeasured combinations while the loop chooses.
+class ImpliedPairs:
+    """Estimates of pairs of columns of which nothing was measured, from paths of measured pairs."""
 
-    The larger the budget, the more of the uniform one is in it. Combinations that were not measured
-    then are further off the truth than independent columns are, so that all of them are measured
-    once the budget suffices for all, those of columns that depend weakly after the others.
+    def __init__(self, domain: Domain) -> None:
+        self._domain, self._levels = domain, list[int]()
+        for i in range(len(domain)):
+            few = (k for k in domain.chain(i) if domain.shape((k,))[0] <= MOST_GROUPS)
+            self._levels.append(next(few, domain.chain(i)[-1]))
+        self._known: dict[Clique, dict[Clique, float]] = {}
+        self._edges: dict[Clique, tuple[float, Array]] = {}
 
-    Args:
-        reference: that of the release.
-        error: :func:`~adaptive_qs.loop.expected.mean_error` of the candidates.
-    """
-    part = MOST_UNIFORM * max(0.0, 1 - error / LEAST_ERROR)
-    return tuple((1 - part) * q + part / q.size for q in reference)
+    def refresh(self, model: ReferenceModel) -> list[Clique]:
+        """Fill a model with the estimates; return pairs that changed, at their coarsest levels."""
+        domain, measured = self._domain, dict[Clique, dict[Clique, float]]()
+        for tau, held in model.estimates.items():
+            if len(tau) == 2:
+                measured.setdefault(domain.columns(tau), {})[tau] = held.precision
+        for (a, b), precisions in measured.items():
+            known = {(a,): model.precision((a,)), (b,): model.precision((b,)), **precisions}
+            if self._known.get((a, b)) != known:
+                self._known[a, b] = known
+                self._edges[a, b] = self._edge(model, (a, b), [*precisions])
+        weights = {pair: weight for pair, (weight, _) in self._edges.items() if weight > 0}
+        forest, fill = maximum_forest(range(len(domain)), weights), dict[Clique, Fill]()
+        for a in forest:
+            for b, product in self._follow(forest, a).items():
+                if a < b and (a, b) not in measured:
+                    ends = self._levels[a], self._levels[b]
+                    scale = np.outer(*(np.sqrt(model.shares(k)) for k in ends))
+                    fill[a, b] = ends, product * scale
+        before, nothing = model.fill, ((), np.zeros(0))
+        model.fill_with(fill)
+        every = before.keys() | fill.keys()
+        pairs = {pair: (before.get(pair, nothing)[1], fill.get(pair, nothing)[1]) for pair in every}
+        changed = [pair for pair, (old, new) in pairs.items() if not np.array_equal(old, new)]
+        return [(domain.chain(a)[-1], domain.chain(b)[-1]) for a, b in changed]
+
+    def _follow(self, forest: Forest, root: int) -> dict[int, Array]:
+        """Return the product of M along the path to each column that is not too far."""
+        products: dict[int, Array] = {}
+        for i, parent in list_parents(forest, root).items():
+            ends = self._levels[root], self._levels[i]
+            if parent is None or self._domain.size(ends) > MOST_FORMED:
+                continue
+            step = self._edges[min(i, parent), max(i, parent)][1]
+            product = step if parent < i else step.T
+            if parent != root:
+                if parent not in products:
+                    continue
+                product = products[parent] @ product
+            if (product * product).sum() >= LEAST_NORM**2:
+                products[i] = product
+        return products
+
+    def _edge(
+        self, model: ReferenceModel, pair: Clique, residuals: Sequence[Clique]
+    ) -> tuple[float, Array]:
+        """Return mutual information and M of a measured pair, without what may be noise.
+
+        What the pair differs from independent columns by, and noise, add by squares.
+        """
+        domain, total = self._domain, max(model.total, 1.0)
+        levels = self._levels[pair[0]], self._levels[pair[1]]
+        if domain.size(levels) > MOST_FORMED:
+            return 0.0, np.zeros((1, 1))
+        finest = tuple(max(held, key=lambda k: domain.shape((k,))) for held in zip(*residuals))
+        sizes = CellSizeHistogram.of(project_to_simplex(model.marginal(finest), total))
+        std = math.sqrt(measured_variance(model, finest).mean())
+        noise = float(sizes.errors(total, np.array([std]))[0]) / total
+        joint = project_to_simplex(model.marginal(levels), total) / total
+        alone = np.outer(joint.sum(axis=1), joint.sum(axis=0))
+        differs = float(np.abs(joint - alone).sum())
+        clear = max(1 - (noise / differs) ** 2, 0.0) * (joint - alone) if differs else joint - alone
+        return mutual_information(alone + clear), clear / np.sqrt(np.maximum(alone, 1e-24))

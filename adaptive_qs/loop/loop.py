@@ -23,8 +23,8 @@ from adaptive_qs.loop.candidates import (
 from adaptive_qs.loop.estimates import (
     CELLS_ALONE,
     Estimates,
+    ImpliedPairs,
     Strategies,
-    compared_with,
     product_reference,
 )
 from adaptive_qs.loop.expected import ProjectedEstimates, mean_error
@@ -113,10 +113,10 @@ def run_loop(
             rounds.append(past)
             on_round(past, budget.spent_share)
         if not opening.all_spent:
-            # While the loop selects, another reference may stand in, and levels be on offer.
+            # While the loop selects, unmeasured pairs are filled, and levels may be on offer.
             selecting = for_selection(estimates, workload, budget, opened=bool(rounds))
             every = CandidateSet(workload, selecting.model.domain, selecting.cost)
-            world = _PrivateWorld(table, mechanisms, selecting, every, workers)
+            world = _PrivateWorld(table, mechanisms, selecting, every, budget.settings, workers)
             for past in choose_rounds(world, every, budget, opening.precisions):
                 rounds.append(past)
                 on_round(past, budget.spent_share)
@@ -156,7 +156,7 @@ class World(Protocol):
         """Return the ρ by which the charges of a choice and of residuals may be rounded up."""
 
     def expect(self, outdated: Flags) -> Errors:
-        """Return the errors expected of candidates, some of which changed."""
+        """Return the errors expected of candidates; mark those that change with the outdated."""
 
     def select(self, plan: RoundPlan) -> tuple[int, int]:
         """Choose a candidate on offer; return its position, and how many were scored again."""
@@ -206,12 +206,15 @@ class _PrivateWorld:
         mechanisms: Mechanisms,
         estimates: Estimates,
         every: CandidateSet,
+        settings: LoopSettings,
         workers: int,
     ) -> None:
         self._table, self._mechanisms = table.at_levels(every.domain), mechanisms
         self._estimates = estimates
         self._errors = PrivateErrors(self._table, every.cliques, every.weights, workers)
         self._projected = ProjectedEstimates(every.domain, every.cliques, workers)
+        self._implied = ImpliedPairs(every.domain) if settings.reference == "product" else None
+        self._index = every.index
 
     @property
     def total(self) -> float:
@@ -225,8 +228,11 @@ class _PrivateWorld:
         return (residuals + 4) / UNITS_PER_RHO
 
     def expect(self, outdated: Flags) -> Errors:
+        model = self._estimates.model
+        if self._implied is not None:
+            outdated |= self._index.containing(self._implied.refresh(model))
         self._errors.outdate(outdated)
-        self._projected.refresh(self._estimates.model, outdated)
+        self._projected.refresh(model, outdated)
         return self._projected.curves.at
 
     def select(self, plan: RoundPlan) -> tuple[int, int]:
@@ -279,12 +285,12 @@ def for_selection(
     model, settings = estimates.model, budget.settings
     if settings.reference != "product":
         return estimates
-    domain, candidates = model.domain, measurable_cliques(workload)
-    error = mean_error(model.reference, model.total, candidates, budget.left)
     if settings.levels == "auto" and not opened:
-        domain = with_levels(domain, model, candidates, error)
-    found = estimates.with_reference(compared_with(model.reference, error), domain)
-    return found.smoothed() if found.smooth_columns else found
+        candidates = measurable_cliques(workload)
+        error = mean_error(model.reference, model.total, candidates, budget.left)
+        domain = with_levels(model.domain, model, candidates, error)
+        estimates = estimates.with_reference(model.reference, domain)
+    return estimates.smoothed() if estimates.smooth_columns else estimates
 
 
 def measure_marginals(
@@ -292,6 +298,7 @@ def measure_marginals(
 ) -> list[Measured]:
     """Measure residuals of marginals in one transaction; return noise and change of each."""
     before = estimates.with_reference(estimates.model.reference).model
+    before.fill = estimates.model.fill
     every = {tau: x for inside in precisions.values() for tau, x in inside.items()}
     variances = measure_residuals(table, mechanisms, estimates, every)
     return [

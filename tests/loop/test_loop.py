@@ -20,8 +20,8 @@ from adaptive_qs.errors import BudgetExceeded
 from adaptive_qs.generate.targets import single_target
 from adaptive_qs.loop.budget import LoopBudget, LoopSettings
 from adaptive_qs.loop.candidates import FALL, measurable_cliques
-from adaptive_qs.loop.estimates import MOST_UNIFORM, Estimates, compared_with
-from adaptive_qs.loop.expected import DEPENDENCE, LEAST_ERROR, CellSizeHistogram
+from adaptive_qs.loop.estimates import Estimates
+from adaptive_qs.loop.expected import DEPENDENCE, CellSizeHistogram
 from adaptive_qs.loop.loop import choose_rounds, measure_residuals, run_loop
 from adaptive_qs.loop.planner import initial_share, one_way_precisions
 from adaptive_qs.privacy.budget import Budget
@@ -466,32 +466,6 @@ def test_while_the_loop_chooses_a_smoothed_column_is_as_precise_as_what_is_left_
         np.testing.assert_allclose(found, expected - expected.mean(), atol=1e-8)
     assert smoothed.cost((0,)) == pytest.approx(part * estimates.cost((0,)))
     assert smoothed.cost((1,)) == estimates.cost((1,))
-
-
-def test_weak_dependences_are_looked_at_where_the_budget_suffices_for_all(monkeypatch):
-    """More pairs are measured than by comparison with independence, and the release keeps that."""
-    domain = domain_of(*[4] * 8, 6)
-    rng = np.random.default_rng(0)
-    rows = rng.integers(0, 4, (3000, 9)) * rng.integers(0, 2, (3000, 9))
-    rows[:, 1:4] = rows[:, :1]  # the others depend on nothing, and code 5 of the last has no rows
-    rows, pairs, measured = list(map(tuple, rows.tolist())), Workload.all_ways(domain, 2), []
-    settings = LoopSettings(opening=False)  # otherwise all of them are measured together
-    for part in (MOST_UNIFORM, 0.0):
-        monkeypatch.setattr("adaptive_qs.loop.estimates.MOST_UNIFORM", part)
-        result = run(rows, pairs, Recorder(0.25), 0.25, settings)
-        measured.append({r.clique for r in result.rounds if len(r.clique) > 1})
-        assert result.model.reference[8][5] < 1 / len(rows)
-    with_uniform, without = measured
-    assert len(with_uniform) == len(pairs.cliques) > len(without)
-    assert_replays(rows, rows[1:], pairs, 0.25, settings)
-
-
-def test_the_uniform_part_falls_with_the_error_that_is_left():
-    q = (np.array([0.75, 0.25]), np.array([1.0]))
-    for error, part in ((0.0, 0.5), (LEAST_ERROR / 2, 0.25), (LEAST_ERROR, 0.0), (5.0, 0.0)):
-        first, second = compared_with(q, error)
-        np.testing.assert_allclose(first, [0.75 - part / 4, 0.25 + part / 4])
-        np.testing.assert_array_equal(second, [1.0])
 
 
 def test_the_loop_fits_on_a_screen():

@@ -207,9 +207,11 @@ def private_smoothness(original, noisy, *more):
     return original(noisy, *more) / (1 + int(SEEN[0].count(())) % 2)
 
 
-@peeking(loop, "compared_with", "a reference that depends on private counts", checks.replay)
-def private_reference(original, reference, _):
-    return original(reference, int(SEEN[0].count(())) % 2)
+@peeking(
+    estimates, "measured_variance", "a reference that depends on private counts", checks.replay
+)
+def private_reference(original, *public):
+    return original(*public) * (1 + 99 * (int(SEEN[0].count(())) % 2))
 
 
 @peeking(budget, "selection_rho", "a price of the budget that depends on the data", checks.replay)
