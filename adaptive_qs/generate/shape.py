@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import scipy
+from numpy.random import Generator
 from numpy.typing import NDArray
 
 from adaptive_qs.cliques import Array, Rows
@@ -235,8 +236,8 @@ MOST_PARTNERS = 8
 """Columns from which the place of a row inside a code of another column follows."""
 MOST_CORRELATION = 0.98
 """Largest correlation of the copula, which codes alone do not tell from 1."""
-MOST = 8.0
-"""Largest normal score."""
+MOST, WIDE = 8.0, 0.2
+"""Largest normal score, and distance of scores in a code from which on its rows have places."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -270,31 +271,39 @@ class Copula:
         factor = (vectors[:, -1:] * np.sqrt(values[-1:])).clip(-0.99, 0.99).sum(axis=1)
         return cls(ends, partners, dict(zip(names, factor)))
 
-    def places(self, rows: Rows, rng: np.random.Generator) -> dict[int, Array]:
-        """Draw normal scores of rows given their codes, by column, shape (rows,).
+    def places(self, rows: Rows, wanted: Sequence[int], rng: Generator) -> dict[int, Array]:
+        """Draw normal scores of rows given their codes, by one Gibbs sweep.
 
-        A Gibbs sweep begins with scores that follow one factor.
+        It begins with scores that follow one factor. Scores in codes narrower than ``WIDE`` are
+        NaN: they hardly follow from the other columns.
         """
-        low, high, scores = {}, {}, {}
-        factor = rng.standard_normal(len(rows))
-        for i in self.partners:
-            codes, loading = np.minimum(rows[:, i], self.ends[i].size - 1), self.loadings[i]
+        codes = {i: np.minimum(rows[:, i], self.ends[i].size - 1) for i in self.partners}
+        wide = {i: np.append(np.diff(self.ends[i]) > WIDE, False)[codes[i]]
+                for i in wanted if i in codes}  # fmt: skip
+        if not wide:
+            return {}
+        ndtr, ndtri = scipy.special.ndtr, scipy.special.ndtri
+        some = np.flatnonzero(np.any([*wide.values()], axis=0))
+        low, high, scores, factor = {}, {}, {}, rng.standard_normal(some.size)
+        for i in codes:
             lows, highs = np.append(self.ends[i][:-1], -MOST), np.append(self.ends[i][1:], MOST)
-            low[i], high[i], least = lows[codes], highs[codes], scipy.special.ndtr(lows)
-            own = np.sqrt(1 - loading**2) * rng.standard_normal(len(rows))
-            part = scipy.special.expit(1.702 * (loading * factor + own))  # about its probability
-            part = least[codes] + part * (scipy.special.ndtr(highs) - least)[codes]
-            scores[i] = np.clip(scipy.special.ndtri(part), low[i], high[i])
+            own, loading = codes[i][some], self.loadings[i]
+            low[i], high[i], least = lows[own], highs[own], ndtr(lows)
+            score = loading * factor + np.sqrt(1 - loading**2) * rng.standard_normal(some.size)
+            part = least[own] + scipy.special.expit(1.702 * score) * (ndtr(highs) - least)[own]
+            scores[i] = np.clip(ndtri(part), low[i], high[i])
         for i, (others, coefficients, std) in self.partners.items():
             mean = sum(coefficients[m] * scores[k] for m, k in enumerate(others))
             first, last = (low[i] - mean) / std, (high[i] - mean) / std
             upper = first > 0  # the lower tail has the finer probabilities
             first, last = np.where(upper, -last, first), np.where(upper, -first, last)
-            least, most = scipy.special.ndtr(first), scipy.special.ndtr(last)
-            drawn = scipy.special.ndtri(least + rng.random(len(rows)) * (most - least))
-            drawn = np.clip(drawn, first, last)
+            least, most = ndtr(first), ndtr(last)
+            drawn = np.clip(ndtri(least + rng.random(some.size) * (most - least)), first, last)
             scores[i] = mean + std * np.where(upper, -drawn, drawn)
-        return scores
+        places = {i: np.full(len(rows), np.nan) for i in wide}
+        for i, chosen in wide.items():
+            places[i][some] = np.where(chosen[some], scores[i], np.nan)
+        return places
 
 
 def _correlate(rows: Rows, scales: Mapping[int, int]) -> tuple[dict[int, Array], Array]:

@@ -24,7 +24,6 @@ from adaptive_qs.table.schema import Schema
 if TYPE_CHECKING:
     from adaptive_qs.cliques import Array, Rows
     from adaptive_qs.generate.chains import Chances
-    from adaptive_qs.table.bin_density import Inside
     from adaptive_qs.table.columns.base import Drawer
     from adaptive_qs.table.conditions import Mask
     from adaptive_qs.table.rule_sampling import Where
@@ -181,7 +180,7 @@ class Drawing:
     parts: CheckedPages
     seed: int
     stamp: str
-    drawers: Mapping[str, Inside] = field(default_factory=dict)
+    drawers: Mapping[str, Drawer] = field(default_factory=dict)
     where: Where | None = None
     share: float = 1.0
     warnings: tuple[str, ...] = ()
@@ -192,6 +191,12 @@ class Drawing:
     def contradictions(self) -> tuple[Contradiction, ...]:
         """Where the rows drawn so far contradict the release; complete once all are drawn."""
         return contradictions(self.parts, self.described or self.schema)
+
+    @property
+    def _scales(self) -> dict[int, int]:
+        """Ordered columns, and their numbers of codes on the scale."""
+        attributes = enumerate(self.schema.domain().attributes)
+        return {i: each.size - each.beyond for i, each in attributes if each.ordered}
 
     def coded(self) -> CodedTable:
         """All rows in codes."""
@@ -212,7 +217,7 @@ class Drawing:
         purpose = 2 if self.given else 1  # of the random numbers
         for number, page in enumerate(self.parts, 1):
             own = page[:, self.given :]
-            copula = self._copula(own)
+            copula = Copula.of(own, self._scales if self.drawers else {})
             written = own.copy() if self.schema.rules else own
             for first in range(0, len(page), DECODED_ROWS):
                 rng = np.random.default_rng((self.seed, purpose, next(slices)))
@@ -228,31 +233,13 @@ class Drawing:
             if keep is not None:
                 keep(final)
 
-    def _copula(self, rows: Rows) -> Copula:
-        """Return how ordered columns follow each other in some rows."""
-        attributes = enumerate(self.schema.domain().attributes)
-        scales = {i: each.size - each.beyond for i, each in attributes if each.ordered}
-        return Copula.of(rows, scales if self.drawers else {})
-
-    def _places(self, rows: Rows, copula: Copula, rng: np.random.Generator) -> dict[str, Array]:
-        """Return normal scores of rows inside codes in which it matters where they lie."""
-        wide, names = {}, self.schema.names
-        for name, drawer in self.drawers.items():
-            if (i := names.index(name)) in copula.partners:
-                placed = np.append(drawer.placed, False)
-                wide[i] = placed[np.minimum(rows[:, i], placed.size - 1)]
-        some = np.flatnonzero(sum(wide.values(), np.zeros(len(rows))))
-        places = {names[i]: np.full(len(rows), np.nan) for i in wide}
-        scores = copula.places(rows[some], rng)
-        for i, chosen in wide.items():
-            places[names[i]][some] = np.where(chosen[some], scores[i], np.nan)
-        return places
-
     def _values(
         self, rows: Rows, rng: np.random.Generator, written: Rows, copula: Copula
     ) -> pa.Table:
         """Return values that meet the condition and the rules; put their codes into ``written``."""
-        places = self._places(rows, copula, rng.spawn(1)[0])
+        columns = [i for i in self._scales if self.schema.names[i] in self.drawers]
+        scores = copula.places(rows, columns, rng.spawn(1)[0])
+        places = {self.schema.names[i]: score for i, score in scores.items()}
         if self.where is None:
             return self._values_in_box(rows, rng, written, self.drawers, places)
         codes = CodedTable.from_parts(self.schema.domain(), [rows], len(rows))
@@ -262,7 +249,7 @@ class Drawing:
             chosen = np.flatnonzero(boxes == box)
             drawers = self.where.narrow(box, self.drawers)
             final = written[chosen]
-            own = {name: scores[chosen] for name, scores in places.items()}
+            own = {name: score[chosen] for name, score in places.items()}
             parts.append(self._values_in_box(rows[chosen], rng, final, drawers, own))
             written[chosen] = final
             order.append(chosen)

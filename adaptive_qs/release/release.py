@@ -43,7 +43,7 @@ from adaptive_qs.table.write import escaped_names, find_escapes
 from adaptive_qs.workload.workload import Workload
 
 if TYPE_CHECKING:  # few schemas have rules
-    from adaptive_qs.table.bin_density import Inside
+    from adaptive_qs.table.columns.base import Drawer
 
 COUNTED = 4
 """Standard deviations that make a number of rows: noise alone reaches them once in 30,000 runs."""
@@ -243,7 +243,7 @@ class Release(Bundle):
 
     def _draw_selected(
         self, num_rows: int | None, seed: int, workers: int, progress: PhaseProgress | None,
-        where: str, drawers: Mapping[str, Inside],
+        where: str, drawers: Mapping[str, Drawer],
     ) -> Drawing:  # fmt: skip
         """Return a table of the rows that meet a condition."""
         from adaptive_qs.generate.linked import NoRowsError, select_boxes  # few tables need it

@@ -12,7 +12,7 @@ of the following:
   density is made, and on endings, which divide the values of a code among each other.
 
 Every code keeps its rows: the density only decides where in a code they lie. Which row lies further
-up follows from its other codes (``Copula`` in :mod:`adaptive_qs.generate.shape`).
+up follows from its other columns (``Copula`` in :mod:`adaptive_qs.generate.shape`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,7 +30,7 @@ from adaptive_qs.table.cells import normalise
 from adaptive_qs.table.columns.binned import RangeColumn, find_kinds
 
 if TYPE_CHECKING:
-    from adaptive_qs.table.columns.base import ColumnBase
+    from adaptive_qs.table.columns.base import ColumnBase, Drawer
 
 Array = NDArray[np.float64]
 Points = NDArray[np.int64]
@@ -54,8 +53,6 @@ TAIL = 2.0
 """Power of the distance by which a tail falls if its decline is unknown (Zipf's law)."""
 LIMIT = 700.0
 """Largest exponent of a density that a double holds."""
-LEAST_PART = 0.01
-"""Part of a column's variance up to which it does not matter where in a code its rows lie."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +66,6 @@ class Inside:
         ends: Cumulated probabilities: those of the cells of code c lead from c to c + 1.
         first: Position of the first cell of every code, and of the end, shape (codes + 1,).
         endings: Remainder, modulus and probability of each ending in cells of several points.
-        counts: Rows of every code, released with noise.
     """
 
     column: RangeColumn
@@ -78,9 +74,8 @@ class Inside:
     ends: Array
     first: Points
     endings: tuple[tuple[int, int, float], ...]
-    counts: Array
 
-    def __call__(self, codes: Points, rng: np.random.Generator) -> pa.Array:
+    def draw(self, codes: Points, rng: np.random.Generator) -> pa.Array:
         """Draw values for codes that have some, shape (rows,)."""
         cells = np.searchsorted(self.ends, codes + rng.random(codes.size), side="right")
         cells = np.clip(cells, self.first[codes], self.first[codes + 1] - 1)
@@ -92,24 +87,6 @@ class Inside:
             if self.endings:
                 points[wide] = self._ended(points[wide], codes[wide], rng)
         return self.column.values_at(points, rng)
-
-    @cached_property
-    def placed(self) -> NDArray[np.bool_]:
-        """The codes inside which it matters where a row lies, shape (codes,).
-
-        All others together have less than ``LEAST_PART`` of the variance of the column.
-        """
-        x = self.column.positions(np.stack([self.starts, self.starts + self.widths - 1]))
-        mass, begin = np.diff(self.ends, prepend=0.0), self.first[:-1]
-        x -= x.mean()
-        means = np.add.reduceat(mass * x.mean(axis=0), begin)
-        squares = np.add.reduceat(mass * ((x**2).sum(axis=0) + x[0] * x[1]) / 3, begin)
-        shares = self.counts / max(float(self.counts.sum()), 1e-9)
-        inside = shares * np.maximum(squares - means**2, 0.0)
-        order, found = np.argsort(inside), np.zeros(shares.size, dtype=np.bool_)
-        total = shares @ squares - (shares @ means) ** 2
-        found[order] = np.cumsum(inside[order]) > LEAST_PART * total
-        return found
 
     def _ended(self, points: Points, codes: Points, rng: np.random.Generator) -> Points:
         """Move points to the next one below or above of the same code with a drawn ending."""
@@ -130,17 +107,18 @@ class Inside:
 
 def build_drawers(
     columns: Sequence[ColumnBase], counts: Callable[[int], Array]
-) -> dict[str, Inside]:
+) -> dict[str, Drawer]:
     """Return drawers for the values of columns with bins or periods, by name.
 
     Args:
         columns: The columns, without open bins.
         counts: Returns the rows of each code of the column at a position, released with noise.
     """
-    drawers: dict[str, Inside] = {}
+    drawers: dict[str, Drawer] = {}
     for place, column in enumerate(columns):
         if isinstance(column, RangeColumn) and np.diff(column.point_ends(), axis=0).any():
-            drawers[column.name] = inside(column, counts(place)[: column.num_values])
+            found = inside(column, counts(place)[: column.num_values])
+            drawers[column.name] = found.draw
     return drawers
 
 
@@ -175,33 +153,26 @@ def inside(column: RangeColumn, counts: Array) -> Inside:
     empty = np.bincount(owner, density) <= 0
     density[empty[owner]] = widths[empty[owner]]
     density *= _normal(density, owner, np.ones(counts.size))[owner]
-    return Inside(column, starts, widths, np.cumsum(density), ends, endings, counts)
+    return Inside(column, starts, widths, np.cumsum(density), ends, endings)
 
 
 def sort_inside(
     column: ColumnBase, codes: NDArray[Any], values: pa.Array, places: Array | None
 ) -> pa.Array:
-    """Return values that are exchanged among rows of one code, so that they ascend with places.
+    """Return values exchanged among rows of one code, so that they ascend with ``places``.
 
-    Args:
-        column: Their column.
-        codes: Of the rows, shape (rows,).
-        values: Drawn for the codes.
-        places: Normal scores of the rows; NaN where the value stays.
+    Values of rows without a place (NaN) stay.
     """
-    rows = np.flatnonzero(~np.isnan(places)) if places is not None else ()
-    if places is None or not len(rows) or (found := normalise(values.take(rows))) is None:
+    rows = np.flatnonzero(~np.isnan(places)) if places is not None else np.zeros(0, np.int64)
+    if places is None or not rows.size or (found := normalise(values.take(rows))) is None:
         return values
-    source, codes = np.arange(len(values)), codes[rows].astype(np.int64)
-    ascending = _sorted_inside(codes, column.amounts(found))
-    source[rows[_sorted_inside(codes, places[rows])]] = rows[ascending]
+    source = np.arange(len(values))
+    to, drawn = (  # code by code
+        rows[np.argsort(codes[rows] + (keys - keys.min()) / (2 * np.ptp(keys) or 1.0))]
+        for keys in (places[rows], column.amounts(found))
+    )
+    source[to] = drawn
     return values.take(pa.array(source))
-
-
-def _sorted_inside(codes: NDArray[Any], keys: Array) -> Points:
-    """Return the rows code by code, and in each by their keys."""
-    low, high = keys.min(), keys.max()
-    return np.argsort(codes + (keys - low) / (2 * (high - low) or 1.0))
 
 
 def _normal(density: Array, owner: Points, totals: Array) -> Array:

@@ -13,9 +13,9 @@ from scipy.stats import chi2_contingency
 
 from adaptive_qs.cli.entry import main
 from adaptive_qs.errors import InputError
+from adaptive_qs.generate.shape import Copula
 from adaptive_qs.privacy.budget import GuardRailWarning
 from adaptive_qs.release import release as module
-from adaptive_qs.release.drawing import Drawing
 from adaptive_qs.synthesizer import Synthesizer
 from adaptive_qs.table.encode import read_table
 
@@ -85,7 +85,7 @@ def test_values_inside_bins_follow_other_columns(monkeypatch, rules):
     release = Synthesizer(rho=5, insecure_seed=1, workers=1, beyond_limits=True)
     release = release.fit(frame, schema=schema).release_
     table["joint"] = release.draw(seed=2).table().to_pandas()
-    monkeypatch.setattr(Drawing, "_places", lambda *_: {})
+    monkeypatch.setattr(Copula, "places", lambda *_: {})
     table["alone"] = release.draw(seed=2).table().to_pandas()
     codes = [read_table(each, release.schema) for each in table.values()]
     np.testing.assert_array_equal(*([*each.columns] for each in codes))

@@ -27,7 +27,7 @@ def counted(column, heaps=(), rows=(), endings=()):
 def values(column, counts, rows=200_000):
     """Values drawn for codes in these proportions, as numbers or days."""
     codes = np.repeat(np.arange(len(counts)), np.rint(counts / np.sum(counts) * rows).astype(int))
-    drawn = inside(column, np.asarray(counts, dtype=float))(codes, np.random.default_rng(0))
+    drawn = inside(column, np.asarray(counts, dtype=float)).draw(codes, np.random.default_rng(0))
     return drawn.to_numpy(zero_copy_only=False)
 
 
