@@ -25,13 +25,14 @@ from adaptive_qs.evaluation.rules import (
     rows_determined,
 )
 from adaptive_qs.evaluation.tables import DAY, JointCodes, TablePair, exactly_coded
+from adaptive_qs.pages.words import share
 from adaptive_qs.table.columns import list_values
 from adaptive_qs.table.columns.base import ColumnBase
 from adaptive_qs.table.conditions import Mask, Values
 from adaptive_qs.table.encode import read_with_amounts
 from adaptive_qs.table.grammar import written, written_value
 from adaptive_qs.table.rules import Ruleset
-from adaptive_qs.table.schema import Schema
+from adaptive_qs.table.schema import DeclaredRule, Schema
 
 WIDE, MOST_WIDE, MOST_FOUND, MOST_TRIED = 20, 30, 10, 60
 """Number of columns of a wide table, maximum number of rules that are found in a wide and in a
@@ -60,12 +61,11 @@ def found_rules(
     Args:
         joint: the rows.
         schema: of both tables.
-        declared: texts of rules. They are not found, nor is another comparison of the same two
-            columns: that nobody left on the first day says nothing against "start <= end".
+        declared: texts of rules. They are not found, nor is another comparison of their columns:
+            that nobody left on the first day says nothing against "start <= end".
     """
-    if joint.true_rows < LEAST_CHANCES:
+    if (rows := min(joint.true_rows, MOST_ROWS)) < LEAST_CHANCES:
         return ()
-    rows = min(joint.true_rows, MOST_ROWS)
     views = [_View(joint.pair, schema, column, rows) for column in schema.columns]
     orders = _orders(joint, schema)
     equal = {frozenset(rule.names) for rule, _ in orders if " = " in rule.text}
@@ -88,8 +88,7 @@ def _rows_broken(check: RuleCheck) -> float:
 def propose_rules(table: Any, schema: Schema) -> Schema:
     """Return the schema with rules that the first rows of a table keep, for its owner to review.
 
-    They are as private as the table. A column of numbers of which each category has one lists its
-    values, so that the rule can have their table.
+    A column of numbers of which each category has one lists its values, for the table of the rule.
     """
     measured = [column.name for column in schema.columns if column.measured]
     coded, amounts = read_with_amounts(table, schema, measured, most_rows=MOST_ROWS)
@@ -99,21 +98,19 @@ def propose_rules(table: Any, schema: Schema) -> Schema:
             listed = _listed_columns(joint, schema, as_float)
             return propose_rules(table, schema.with_columns(listed))
     kept = []
-    for rule, _ in found_rules(joint, schema):
+    for rule, check in found_rules(joint, schema):
         values = rule.list_values(joint, schema) if isinstance(rule, Determination) else ()
         with contextlib.suppress(InputError):
             Ruleset.of(schema.columns, [(rule.text, values)])
-            kept.append((rule.text, values))
-    return schema.with_rules(kept)
+            why = f"all rows keep it; {share(_rows_broken(check))} of independent rows would not"
+            kept.append(DeclaredRule(rule=rule.text, table=values, open=("rule",), why=(why,)))
+    return schema.changed(rules=(*schema.rules, *kept))
 
 
 def _listed_columns(
     joint: JointCodes, schema: Schema, as_float: bool = False
 ) -> Iterator[ColumnBase]:
-    """Yield numbers in bins that a category determines, with a list of their values.
-
-    These are spelled as the column writes them or, ``as_float``, as Python does.
-    """
+    """Yield numbers in bins that a category determines, with lists of values, or ``as_float``."""
     views = [_View(joint.pair, schema, column, joint.true_rows) for column in schema.columns]
     keys = [v for v in views if not v.column.measured and len(v.occupied) <= MOST_KEYS]
     for view in views:
@@ -132,7 +129,7 @@ def _dependencies(views: Sequence[_View]) -> list[Determination]:
     """Return pairs of columns of which the first determines the second.
 
     Of two columns that determine each other, a category determines a number, and else the first one
-    the second.
+    the second. What follows by a third column is left out.
     """
     single = [k for k, view in enumerate(views) if view.single and view.column.size <= MOST_KEYS]
     found = {
@@ -144,7 +141,8 @@ def _dependencies(views: Sequence[_View]) -> list[Determination]:
         ranks = [(views[k].column.measured, k) for k in (left, right)]
         if (right, left) in found and ranks[0] > ranks[1]:
             del found[left, right]
-    best = sorted(found, key=lambda pair: -found[pair])[:MOST_TRIED]
+    direct = [(i, j) for i, j in found if not any({(i, k), (k, j)} <= {*found} for k in single)]
+    best = sorted(direct, key=lambda pair: -found[pair])[:MOST_TRIED]
     names = [view.column.name for view in views]
     return [Determination((i,), j, (names[i], names[j])) for i, j in best]
 

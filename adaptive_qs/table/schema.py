@@ -195,14 +195,6 @@ class Schema(Reviewed):
         check_values(ruleset)
         return ruleset
 
-    def with_rules(self, found: Iterable[tuple[str, tuple[tuple[str, ...], ...]]]) -> Self:
-        """Return the same schema with more rules and their tables, with an open question each."""
-        why = ("holds in all rows that were read",)
-        added = tuple(
-            DeclaredRule(rule=text, table=table, open=("rule",), why=why) for text, table in found
-        )
-        return self.changed(rules=(*self.rules, *added))
-
     def with_columns(self, columns: Iterable[ColumnBase]) -> Self:
         """Return the same schema with some columns, by name, in place of its own."""
         others = {column.name: column for column in columns}

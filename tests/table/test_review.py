@@ -16,7 +16,13 @@ from adaptive_qs.cli.entry import main
 from adaptive_qs.errors import InputError, SchemaError
 from adaptive_qs.table.propose import propose
 from adaptive_qs.table.review import QUESTIONS, answer, list_questions
-from adaptive_qs.table.schema import Schema, check_reviewed, is_unreviewed, open_topics
+from adaptive_qs.table.schema import (
+    DeclaredRule,
+    Schema,
+    check_reviewed,
+    is_unreviewed,
+    open_topics,
+)
 
 N = 900
 RNG = np.random.default_rng(8)
@@ -34,7 +40,9 @@ TABLE = pd.DataFrame(
 
 @pytest.fixture(scope="module")
 def proposed():
-    return propose(TABLE).with_rules([("height is missing -> town = Bonn", ())])
+    return propose(TABLE).changed(
+        rules=[DeclaredRule(rule="height is missing -> town = Bonn", open=("rule",), why=("seen",))]
+    )
 
 
 def answered(schema, **answers):

@@ -178,7 +178,7 @@ def test_rare_values_inside_bins_are_found():
 def test_rare_values_are_found_under_rules():
     """A condition narrows the bins that the sampler of the rules draws from."""
     column = {"type": "integer", "min": 0, "max": 9_999, "bins": 1}
-    schema = schema_of({"a": column, "b": column}).with_rules([("a <= b", ())])
+    schema = schema_of({"a": column, "b": column}).changed(rules=("a <= b",))
     where = Where.from_text("a = 7777 or a in (1, 2)", schema.columns)
     codes = CodedTable.from_parts(schema.domain(), [np.zeros((3_000, 2), np.int32)], 3_000)
     table = drawn(where, schema, codes, 0).to_pandas()
