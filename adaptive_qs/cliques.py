@@ -254,7 +254,7 @@ def build_adjacency(domain: Domain, cliques: Sequence[Clique], copy_per_axis: bo
     return Adjacency(start, offset, other, stride, own_stride, place, cells)
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, no_cpython_wrapper=True, forceinline=True)
 def find_cell(rows, r, e, offset, other, stride):  # type: ignore[no-untyped-def]
     """Return where the values of an entry begin, given the other attributes of a row; unsigned."""
     row, entry = np.uint64(r), np.uint64(e)  # a signed index costs a test whether it is negative

@@ -23,6 +23,7 @@ from adaptive_qs.evaluation.rules import (
     parse_rule,
     row_values,
     rows_determined,
+    sums_of_three,
 )
 from adaptive_qs.evaluation.tables import DAY, JointCodes, TablePair, exactly_coded
 from adaptive_qs.pages.words import share
@@ -469,12 +470,11 @@ def _near(views: Sequence[_View]) -> Iterator[str]:
 def _rounded(value: float, direction: int) -> str:
     """Return a positive number with two digits, rounded up (1) or down (-1)."""
     unit = 10.0 ** (np.floor(np.log10(max(value, 1e-9))) - 1)
-    steps = np.ceil(value / unit - 1e-9) if direction > 0 else np.floor(value / unit + 1e-9)
-    return f"{steps * unit:.12g}"
+    return f"{direction * np.ceil(direction * value / unit - 1e-9) * unit:.12g}"
 
 
 def _equations(pair: TablePair, schema: Schema) -> Iterator[str]:
-    """Yield equations of a column and the sum, difference or product of two others."""
+    """Yield equations of a column and the sum, difference or product of others."""
     measured = [c for c in schema.columns if pair.find_amounts(c, 0) is not None]
     acts = {"+": np.add, "*": np.multiply, "-": np.subtract}
     values: dict[str, NDArray[np.float64]] = {}
@@ -485,12 +485,13 @@ def _equations(pair: TablePair, schema: Schema) -> Iterator[str]:
     days = {column.name for column in measured if column.by_day}
     for total in (name for name in values if name not in days):
         near = schema.column(total).resolution / 2
+        parts = {name: values[name] for name in values if name not in {total, *days}}
+        for several in sums_of_three(values[total], parts, near, LEAST_CHANCES):
+            yield f"{written(total)} = {' + '.join(map(written, several))}"
         for first, second in combinations((name for name in values if name != total), 2):
             ways = [("+", first, second), ("*", first, second)]
-            if {first, second} & days:
-                if not {first, second} <= days:
-                    continue
-                ways = [("-", first, second), ("-", second, first)]
+            if dated := len({first, second} & days):
+                ways = [("-", first, second), ("-", second, first)] if dated == 2 else []
             for sign, left, right in ways:
                 if is_equation(
                     values[total], acts[sign], values[left], values[right], near, LEAST_CHANCES

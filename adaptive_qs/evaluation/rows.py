@@ -284,16 +284,9 @@ class RulesCheck(Check):
         grade, word = self.word_for(found)
         broken = broken_rules(facts.checks)
         text = "" if grade == "good" else rows_sentence(facts, found, broken)
-        advice = []
-        if repaired := [rule.rule for rule in broken if not rule.consistent]:
-            advice.append(f"Repair or report rows that break {checks.format_names(repaired)}.")
-        if consistent := [rule.rule for rule in broken if rule.consistent]:
-            names = checks.format_names(consistent)
-            advice.append(
-                f"The synthetic table keeps {names} with other values than the true table: declare "
-                "which values belong together, as the table of the rule in the schema."
-            )
-        return Finding(grade, word, text, figures=_figures(facts), advice=tuple(advice))
+        names = checks.format_names([rule.rule for rule in broken])
+        advice = (f"Repair or report rows that break {names}.",) if broken else ()
+        return Finding(grade, word, text, figures=_figures(facts), advice=advice)
 
     def as_json(self, facts: RuleFacts) -> Mapping[str, Any]:
         """Return the three parts of the facts."""

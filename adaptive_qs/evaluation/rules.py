@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import permutations
+from itertools import combinations, permutations
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -30,13 +30,11 @@ class Checked(NamedTuple):
         judged: which rows can be judged.
         independent: share of the judged rows that would break it if the columns of the true table
             were independent.
-        consistent: whether synthetic rows keep a dependency, with other values than the true ones.
     """
 
     broken: NDArray[np.bool_]
     judged: NDArray[np.bool_]
     independent: float
-    consistent: bool = False
 
 
 @dataclass(frozen=True)
@@ -81,10 +79,7 @@ class Determination:
         broken = judged & (expected[combinations] != values)
         share = np.bincount(values[true], minlength=bound) / joint.true_rows
         independent = 1 - float(share[expected[combinations[true]]].mean())
-        made = np.unique((combinations * bound + values)[joint.true_rows :])
-        consistent = len(np.unique(made // bound)) == len(made)
-        broken_anywhere = bool(broken[joint.true_rows :].any())
-        return Checked(broken, judged, max(0.0, independent), consistent and broken_anywhere)
+        return Checked(broken, judged, max(0.0, independent))
 
     def list_values(self, joint: JointCodes, schema: Schema) -> tuple[tuple[str, ...], ...]:
         """Return the values that belong together in the true rows, in the order of the codes."""
@@ -213,8 +208,6 @@ class RuleCheck:
         expected_if_independent: rows that would break it if the columns were independent.
         judged_true, judged_synthetic: share of all rows that it can judge; the others lack a value,
             or have one that no true row has.
-        consistent: whether the synthetic table keeps the rule within itself, and breaks it only
-            because its values belong together in another way than in the true table.
     """
 
     rule: str
@@ -224,7 +217,6 @@ class RuleCheck:
     expected_if_independent: float
     judged_true: float = 1.0
     judged_synthetic: float = 1.0
-    consistent: bool = False
 
 
 def check_rules(
@@ -235,16 +227,11 @@ def check_rules(
     checks = []
     for rule in rules:
         found = rule.check(joint)
-        judged = [float(found.judged[rows].mean()) for rows in tables]
-        broken = [
+        judged = (float(found.judged[rows].mean()) for rows in tables)
+        broken, made = (
             float(found.broken[rows].sum() / max(1, found.judged[rows].sum())) for rows in tables
-        ]
-        checks.append(
-            RuleCheck(
-                rule.text, source, broken[0], broken[1], found.independent, judged[0], judged[1],
-                found.consistent,
-            )
-        )  # fmt: skip
+        )
+        checks.append(RuleCheck(rule.text, source, broken, made, found.independent, *judged))
     return tuple(checks)
 
 
@@ -320,3 +307,20 @@ def is_equation(total: Any, act: Any, left: Any, right: Any, near: float, least:
     differing = [np.count_nonzero(known & (side != total)) for side in (left, right)]
     varied = [np.count_nonzero(known & (side != side[known][0])) for side in (left, right)]
     return bool(min(*differing, *varied) >= least)
+
+
+def sums_of_three(
+    total: NDArray[np.float64], parts: dict[str, NDArray[np.float64]], near: float, least: float
+) -> Iterator[tuple[str, str, str]]:
+    """Yield three columns whose sum all rows have, and each of which has an effect."""
+    names, glance = [*parts], GLANCE // 100
+    first = np.array([values[:glance] for values in parts.values()])
+    for i, j in combinations(range(len(names) - 1), 2):
+        rest = total[:glance] - first[i] - first[j]
+        for k in j + 1 + np.flatnonzero(~(np.abs(first[j + 1 :] - rest) > near + NEAR).any(axis=1)):
+            several = names[i], names[j], names[k]
+            if all(
+                is_equation(total, np.add, parts[a] + parts[b], parts[c], near, least)
+                for a, b, c in (several, several[::-1], (names[k], names[i], names[j]))
+            ):
+                yield several

@@ -225,7 +225,7 @@ _UNCHECKED = 16
 """Number of weights, each 1e±6, that multiply a probability before it is rescaled."""
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, no_cpython_wrapper=True, forceinline=True)
 def _rescale(weights, size):  # type: ignore[no-untyped-def]
     """Divide weights by the largest, in place, and return its logarithm; -inf if all are zero."""
     largest = 0.0
@@ -238,7 +238,7 @@ def _rescale(weights, size):  # type: ignore[no-untyped-def]
     return np.log(largest)
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, no_cpython_wrapper=True, forceinline=True)
 def _cell(row, e, adjacency):  # type: ignore[no-untyped-def]
     """Return where the weights of a row begin in an entry of the adjacency."""
     cell = adjacency[1][e]

@@ -20,7 +20,7 @@ LANES = 8
 """Number of values that are summed together; conditionals are padded to a multiple of it."""
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, no_cpython_wrapper=True, forceinline=True)
 def uniform(key, row, step):  # type: ignore[no-untyped-def]
     """Return a number in [0, 1), uniform as a function of (key, row, step): their SplitMix64."""
     z = key + np.uint64(row) * np.uint64(0x9E3779B97F4A7C15)
@@ -355,7 +355,7 @@ _ROWS_AT_ONCE = 128
 """Number of rows whose values of one attribute are drawn while its weights are in cache."""
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, no_cpython_wrapper=True, forceinline=True)
 def invert_at(cumulative, start, size, u):  # type: ignore[no-untyped-def]
     """Return the first value whose cumulative probability, from ``start`` on, is above u."""
     low, high = 0, size - 1

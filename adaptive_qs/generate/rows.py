@@ -275,12 +275,13 @@ class MarginalTracker:
         self, domain: Domain, cliques: Sequence[Clique], means: Sequence[Array], zeros: Zeros = ()
     ) -> None:
         self._domain = domain
-        self._guard = Guard.from_zeros(zeros, domain)
-        blocks = [one.clique for one in find_components(zeros) if one.is_block]
-        self._blocks = (
-            np.cumsum([0, *map(len, blocks)]),
-            np.array([i for block in blocks for i in block], dtype=np.int64),
-        )
+        self._guard = None
+        if zeros:  # otherwise the code for them is not compiled
+            guard = Guard.from_zeros(zeros, domain)
+            blocks = [one.clique for one in find_components(zeros) if one.is_block]
+            ends = np.cumsum([0, *map(len, blocks)])
+            members = np.array([i for block in blocks for i in block], dtype=np.int64)
+            self._guard = guard.adjacency[:5], guard.allowed, guard.pairs, (ends, members)
         self._targets = dict(zip(cliques, means))
         self.adjacency = build_adjacency(domain, cliques, copy_per_axis=False)
 
@@ -298,8 +299,8 @@ class MarginalTracker:
             row_order = page.rng.permutation(len(page.rows))
             attribute_order = page.rng.permutation(page.rows.shape[1])
             _descend(
-                page.rows, proposals, row_order, attribute_order, page.excess, self.adjacency,
-                self._guard, self._blocks,
+                page.rows, proposals, row_order, attribute_order, page.excess, self.adjacency[:5],
+                self._guard,
             )  # fmt: skip
 
 
@@ -363,9 +364,9 @@ def draw_pages(
             progress(number + 1, pages)
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, no_cpython_wrapper=True, forceinline=True)
 def _forbids(guard, rows, r, i, value):  # type: ignore[no-untyped-def]
-    (start, offset, other, stride, own_stride, _, _), allowed, _ = guard
+    (start, offset, other, stride, own_stride), allowed, _, _ = guard
     for e in range(start[i], start[i + 1]):
         cell = find_cell(rows, r, e, offset, other, stride)
         if not allowed[cell + np.uint64(value) * np.uint64(own_stride[e])]:
@@ -374,57 +375,73 @@ def _forbids(guard, rows, r, i, value):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def _descend(rows, proposals, row_order, attribute_order, excess, a, guard, blocks):  # type: ignore[no-untyped-def]
-    start, offset, other, stride, own_stride, _, _ = a
-    first, second, joined, beyond, step, base, _, begin, values, _ = guard[2]
+def _descend(rows, proposals, row_order, attribute_order, excess, a, guard):  # type: ignore[no-untyped-def]
+    start, offset, other, stride, own_stride = a
     leave, enter = np.empty((2, start[-1]), dtype=np.uint64)
-    block_start, members = blocks
-    rank, pair = np.full(rows.shape[1], -1), np.empty(2, dtype=np.int64)
-    state = np.empty(rows.shape[1], dtype=rows.dtype)
+    if guard is not None:
+        rank, state = np.full(rows.shape[1], -1), np.empty(rows.shape[1], dtype=rows.dtype)
+        pair = np.empty(2, dtype=np.int64)
     for r in row_order:
-        for b in range(block_start.size - 1):  # whole components, so that no zero is broken
-            block, changed = members[block_start[b] : block_start[b + 1]], 0
-            for i in block:
-                state[i] = proposals[r, i]
-                changed += rows[r, i] != state[i]
-            if changed > 1:  # one alone is tried below
-                number = _exchange(rows, r, block, state, rank, a, leave, enter)
-                if not _improve(excess, leave, enter, number):
-                    for i in block:
-                        rows[r, i] = state[i]
+        if guard is not None:
+            _move_blocks(rows, r, proposals, excess, a, guard[3], leave, enter, rank, state)
         for i in attribute_order:
             old, new = rows[r, i], proposals[r, i]
-            if old == new or _forbids(guard, rows, r, i, new):
+            if old == new:
                 continue
+            if guard is not None:  # noqa: SIM102  (decided at compilation if it stands alone)
+                if _forbids(guard, rows, r, i, new):
+                    continue
             for e in range(start[i], start[i + 1]):
                 cell = find_cell(rows, r, e, offset, other, stride)
                 own, at = np.uint64(own_stride[e]), np.uint64(e - start[i])
                 leave[at], enter[at] = cell + np.uint64(old) * own, cell + np.uint64(new) * own
             if _improve(excess, leave, enter, start[i + 1] - start[i]):
                 rows[r, i] = new
-        for p in range(first.size):
-            i, t = first[p], second[p]
-            pair[0], pair[1] = i, t
-            new = proposals[r, i]
-            listed = base[p] + new * step[p]
-            for k in range(joined.shape[1]):
-                listed += rows[r, joined[p, k]] * beyond[p, k]
-            if rows[r, i] == new or begin[listed] == begin[listed + 1]:
-                continue
-            state[i], state[t] = new, values[(begin[listed] + begin[listed + 1]) // 2]
-            for q in range(begin[listed], begin[listed + 1]):
-                if values[q] == proposals[r, t]:
-                    state[t] = values[q]
-            number = _exchange(rows, r, pair, state, rank, a, leave, enter)
-            if (
-                _forbids(guard, rows, r, i, rows[r, i])
-                or _forbids(guard, rows, r, t, rows[r, t])
-                or not _improve(excess, leave, enter, number)
-            ):
-                rows[r, i], rows[r, t] = state[i], state[t]
+        if guard is not None:
+            _move_pairs(rows, r, proposals, excess, a, guard, leave, enter, rank, state, pair)
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, no_cpython_wrapper=True, forceinline=True)
+def _move_blocks(rows, r, proposals, excess, a, blocks, leave, enter, rank, state):  # type: ignore[no-untyped-def]
+    start, members = blocks
+    for b in range(start.size - 1):  # whole components, so that no zero is broken
+        block, changed = members[start[b] : start[b + 1]], 0
+        for i in block:
+            state[i] = proposals[r, i]
+            changed += rows[r, i] != state[i]
+        if changed > 1:  # one alone is tried as others are
+            number = _exchange(rows, r, block, state, rank, a, leave, enter)
+            if not _improve(excess, leave, enter, number):
+                for i in block:
+                    rows[r, i] = state[i]
+
+
+@njit(cache=True, nogil=True, no_cpython_wrapper=True, forceinline=True)
+def _move_pairs(rows, r, proposals, excess, a, guard, leave, enter, rank, state, pair):  # type: ignore[no-untyped-def]
+    first, second, joined, beyond, step, base, _, begin, values, _ = guard[2]
+    for p in range(first.size):
+        i, t = first[p], second[p]
+        pair[0], pair[1] = i, t
+        new = proposals[r, i]
+        listed = base[p] + new * step[p]
+        for k in range(joined.shape[1]):
+            listed += rows[r, joined[p, k]] * beyond[p, k]
+        if rows[r, i] == new or begin[listed] == begin[listed + 1]:
+            continue
+        state[i], state[t] = new, values[(begin[listed] + begin[listed + 1]) // 2]
+        for q in range(begin[listed], begin[listed + 1]):
+            if values[q] == proposals[r, t]:
+                state[t] = values[q]
+        number = _exchange(rows, r, pair, state, rank, a, leave, enter)
+        if (
+            _forbids(guard, rows, r, i, rows[r, i])
+            or _forbids(guard, rows, r, t, rows[r, t])
+            or not _improve(excess, leave, enter, number)
+        ):
+            rows[r, i], rows[r, t] = state[i], state[t]
+
+
+@njit(cache=True, nogil=True, no_cpython_wrapper=True, forceinline=True)
 def _improve(excess, leave, enter, number):  # type: ignore[no-untyped-def]
     """Move a row from some cells to others, in place, if Σ|excess| falls; return whether it did."""
     change = 0.0
@@ -440,7 +457,7 @@ def _improve(excess, leave, enter, number):  # type: ignore[no-untyped-def]
     return True
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, no_cpython_wrapper=True, forceinline=True)
 def _exchange(rows, r, members, state, rank, adjacency, leave, enter):  # type: ignore[no-untyped-def]
     """Exchange the values of some attributes between a row and ``state``, in place.
 
@@ -448,7 +465,7 @@ def _exchange(rows, r, members, state, rank, adjacency, leave, enter):  # type: 
     return their number. A table around several of them counts at the first. All of ``rank`` is -1,
     before and after.
     """
-    start, offset, other, stride, own_stride, _, _ = adjacency
+    start, offset, other, stride, own_stride = adjacency
     number = 0
     for position, i in enumerate(members):
         if rows[r, i] != state[i]:

@@ -256,8 +256,10 @@ class Copula:
     loadings: Mapping[int, float]
 
     @classmethod
-    def of(cls, rows: Rows, scales: Mapping[int, int]) -> Copula:
-        """Return the copula of rows, given by column the number of its codes on the scale."""
+    def of(cls, rows: Rows, domain: Domain | None) -> Copula:
+        """Return the copula of the ordered attributes of rows; without a domain one of none."""
+        attributes = enumerate(domain.attributes if domain else ())
+        scales = {i: each.size - each.beyond for i, each in attributes if each.ordered}
         names, partners, (ends, correlations) = [*scales], {}, _correlate(rows, scales)
         for k, (i, own) in enumerate(zip(names, correlations)):
             near = np.argsort(-np.abs(own), kind="stable")[: MOST_PARTNERS + 1]
@@ -300,10 +302,10 @@ class Copula:
             least, most = ndtr(first), ndtr(last)
             drawn = np.clip(ndtri(least + rng.random(some.size) * (most - least)), first, last)
             scores[i] = mean + std * np.where(upper, -drawn, drawn)
-        places = {i: np.full(len(rows), np.nan) for i in wide}
-        for i, chosen in wide.items():
-            places[i][some] = np.where(chosen[some], scores[i], np.nan)
-        return places
+        for i in wide:
+            drawn, scores[i] = scores[i], np.full(len(rows), np.nan)
+            scores[i][some] = np.where(wide[i][some], drawn, np.nan)
+        return {i: scores[i] for i in wide}
 
 
 def _correlate(rows: Rows, scales: Mapping[int, int]) -> tuple[dict[int, Array], Array]:
@@ -313,8 +315,7 @@ def _correlate(rows: Rows, scales: Mapping[int, int]) -> tuple[dict[int, Array],
         counts = np.bincount(rows[:, i], minlength=size + 1)[:size]
         shares = counts / max(counts.sum(), 1)
         ends[i] = scipy.special.ndtri(np.append(0.0, np.cumsum(shares)).clip(0.0, 1.0))
-        ends[i][-1] = MOST
-        ends[i].clip(-MOST, MOST, out=ends[i])
+        ends[i] = np.append(ends[i][:-1], MOST).clip(-MOST, MOST)
         density = np.exp(-(ends[i] ** 2) / 2) / np.sqrt(2 * np.pi)
         means = np.where(counts > 0, -np.diff(density) / np.maximum(shares, 1e-12), 0.0)
         # A mean score in each code varies less than the scores, and covaries less by as much.

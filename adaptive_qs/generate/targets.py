@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from adaptive_qs.domain import Clique
 from adaptive_qs.generate.walk import smooth_counts
-from adaptive_qs.machine import njit
 from adaptive_qs.residual import ReferenceModel, ResidualEstimate, decompose, variance_weight
 
 Array = NDArray[np.float64]
@@ -76,20 +75,15 @@ def project_to_simplex(array: Array, total: float) -> Array:
     return np.maximum(array - largest - excess[last] / (last + 1), 0.0)
 
 
-# Single columns are denoised: two estimates of their counts are averaged.
-#
-# The first is a projection of the noisy counts. Where codes are unordered, it is the nearest point
-# of the simplex, which takes the same from every cell. Where they are ordered, the distribution
-# function is projected instead (isotonic regression), which moves mass between neighbours only. The
-# less of the rows is in codes that stand clear of the noise, the more a smooth curve from which
-# heaps stand off (`walk.py`) takes its place.
-#
-# The second is a posterior mean, with a prior learnt from the column itself (Robbins 1956). Cells
-# of an unordered column have levels drawn from one unknown distribution (Kiefer and Wolfowitz 1956;
-# by expectation-maximisation on a grid, Laird 1978), so that rare codes are pooled. Along an
-# ordered column a cell keeps the level of its neighbour except after a jump, whose probability is
-# learnt as well (Barry and Hartigan 1992), so that runs of similar cells are pooled.
+# Single columns are denoised. Many ordered codes lie along a smooth curve, with heaps and gaps
+# (`walk.py`); of few the distribution function is projected (isotonic regression), which moves mass
+# between neighbours only. Of unordered ones two estimates are averaged: the nearest point of the
+# simplex, which takes the same from every cell, and a posterior mean whose prior is learnt from the
+# column itself (Robbins 1956). Cells have levels drawn from one unknown distribution (Kiefer and
+# Wolfowitz 1956; by expectation-maximisation on a grid, Laird 1978), so that rare codes are pooled.
 
+SMOOTH_CODES = 8
+"""Number of codes up to which there is nothing to smooth."""
 CLEAR = 8.0
 """Standard deviations of the noise above which a count is left as it is."""
 LEVELS = 41
@@ -129,15 +123,13 @@ def denoise_counts(
             is not: its ranges are precise already, so that they are only projected.
         beyond: number of codes at the end that are off the scale of the others.
     """
-    projected = (project_distribution if ordered else project_to_simplex)(noisy, total)
-    if not independent:
-        return projected
-    if ordered:
-        clear = min(noisy[noisy >= CLEAR * noise_std].sum() / total, 1.0)
+    if ordered and independent and noisy.size > SMOOTH_CODES:
         means, variances = smooth_counts(noisy, noise_std, total, beyond)
-        smooth = _move_to_total(means, np.maximum(variances, 1e-6 * noise_std**2), total)
-        projected = clear * projected + (1 - clear) * smooth
-    return 0.5 * (projected + posterior_means(noisy, noise_std, total, ordered))
+        return _move_to_total(means, variances, noise_std, total)
+    projected = (project_distribution if ordered else project_to_simplex)(noisy, total)
+    if ordered or not independent:
+        return projected
+    return 0.5 * (projected + posterior_means(noisy, noise_std, total))
 
 
 def project_distribution(noisy: Array, total: float) -> Array:
@@ -172,102 +164,36 @@ def nearest_monotone(values: Array) -> Array:
     return np.repeat(means, sizes)
 
 
-def posterior_means(noisy: Array, noise_std: float, total: float, ordered: bool) -> Array:
-    """Return the mean counts given the noisy ones, under a prior learnt from these.
-
-    Each mean moves in proportion to its posterior variance until all sum to the total, so that
-    cells that are surely empty stay empty.
-    """
+def posterior_means(noisy: Array, noise_std: float, total: float) -> Array:
+    """Return the mean counts given the noisy ones, under a prior learnt from these."""
     means, variances = noisy.copy(), np.full(noisy.size, noise_std**2)
     unclear = np.flatnonzero(noisy < CLEAR * noise_std)
     if unclear.size:
         grid = np.linspace(0.0, 1.25 * CLEAR * noise_std, LEVELS)
         bounded = np.maximum(noisy[unclear], -1e6 * noise_std)  # squares do not overflow
-        likelihood = np.subtract.outer(bounded, grid).astype(np.float32)
-        likelihood /= noise_std
-        np.square(likelihood, out=likelihood)
-        likelihood -= likelihood.min(axis=1, keepdims=True)
-        likelihood *= -0.5
-        np.exp(likelihood, out=likelihood)
-        likelihood += 1e-30
-        scratch = np.empty_like(likelihood), np.ones_like(likelihood)
-        prior, levels = np.full(LEVELS, 1.0 / LEVELS), np.empty((2, LEVELS))
-        found = np.empty((2, unclear.size))
-        _smooth(likelihood, grid, ordered, *scratch, prior, *levels, *found)
-        means[unclear], variances[unclear] = found
-    return _move_to_total(means, np.maximum(variances, 1e-6 * noise_std**2), total)
+        squares = np.square(np.subtract.outer(bounded, grid) / noise_std)
+        likelihood = np.exp(-0.5 * (squares - squares.min(axis=1, keepdims=True))) + 1e-30
+        chances = np.ones_like(likelihood)
+        for _ in range(ROUNDS):
+            chances = likelihood * chances.mean(axis=0)
+            chances /= chances.sum(axis=1, keepdims=True)
+        means[unclear] = chances @ grid
+        variances[unclear] = chances @ grid**2 - means[unclear] ** 2
+    return _move_to_total(means, variances, noise_std, total)
 
 
-def _move_to_total(means: Array, variances: Array, total: float) -> Array:
-    """Return max(means + c · variances, 0) with the c for which this sums to the total."""
+def _move_to_total(means: Array, variances: Array, noise_std: float, total: float) -> Array:
+    """Return max(means + c · variances, 0) with the c for which this sums to the total.
+
+    So each mean moves in proportion to its variance, and cells that are surely empty stay empty.
+    """
+    variances = np.maximum(variances, 1e-6 * noise_std**2)
     turning = -means / variances  # a cell is positive for c above it
     order = np.argsort(turning, kind="stable")
     slopes, levels = np.cumsum(variances[order]), np.cumsum(means[order])
     shifts = (total - levels) / slopes  # where the cells up to a rank are the positive ones
     rank = np.flatnonzero(shifts > turning[order])[-1]
     return np.maximum(means + shifts[rank] * variances, 0.0)
-
-
-@njit(cache=True, nogil=True)
-def _smooth(  # type: ignore[no-untyped-def]
-    likelihood, grid, ordered, before, after, prior, weights, entered, means, variances
-):
-    """Write mean and variance of each cell's level given all cells (forward-backward).
-
-    A cell has the level of the one before, or after a jump a new one from the prior; unordered
-    cells always jump. Prior and probability of a jump maximise the likelihood.
-    ``after`` and ``prior`` start with ones and equal probabilities; the other outputs are empty.
-    """
-    cells, levels = likelihood.shape
-    jump = 0.5 if ordered else 1.0
-    for _ in range(ROUNDS):
-        for i in range(cells):
-            total = 0.0
-            for k in range(levels):
-                chance = prior[k] if i == 0 else (1 - jump) * before[i - 1, k] + jump * prior[k]
-                weights[k] = chance * likelihood[i, k]
-                total += weights[k]
-            for k in range(levels):
-                before[i, k] = weights[k] / total
-        jumps = 0.0
-        for k in range(levels):
-            entered[k] = 0.0
-        for i in range(cells - 1, 0, -1):
-            new, stay, largest = 0.0, 0.0, 0.0
-            for k in range(levels):
-                ahead = likelihood[i, k] * after[i, k]
-                new += prior[k] * ahead
-                stay += (1 - jump) * before[i - 1, k] * ahead
-            whole = stay + jump * new
-            for k in range(levels):
-                ahead = likelihood[i, k] * after[i, k]
-                entered[k] += jump * prior[k] * ahead / whole
-                weights[k] = (1 - jump) * ahead + jump * new
-                largest = max(largest, weights[k])
-            jumps += jump * new / whole
-            for k in range(levels):
-                after[i - 1, k] = weights[k] / largest
-        total = 0.0
-        for k in range(levels):
-            weights[k] = before[0, k] * after[0, k]
-            total += weights[k]
-        whole = 0.0
-        for k in range(levels):
-            entered[k] += weights[k] / total
-            whole += entered[k]
-        for k in range(levels):
-            prior[k] = entered[k] / whole
-        if ordered:
-            jump = (jumps + 1) / (cells + 1)
-    for i in range(cells):
-        total, mean, square = 0.0, 0.0, 0.0
-        for k in range(levels):
-            weight = np.float64(before[i, k]) * after[i, k]
-            total += weight
-            mean += weight * grid[k]
-            square += weight * grid[k] ** 2
-        means[i] = mean / total
-        variances[i] = square / total - means[i] ** 2
 
 
 def single_targets(model: ReferenceModel) -> list[Target]:

@@ -19,12 +19,12 @@ import math
 
 import numpy as np
 from numpy.typing import NDArray
-
-from adaptive_qs.machine import njit
+from scipy.linalg.lapack import dptsv, dpttrf
+from scipy.special import ndtr
 
 Array = NDArray[np.float64]
 
-STRENGTHS = 4.0 ** np.arange(-2, 12)
+STRENGTHS: Array = np.exp2(2.0 * np.arange(-2, 12))
 """Precisions of a step of the walk: from steps that multiply by about 50 to hardly any."""
 ROUNDS = 12
 """Rounds of expectation-maximisation."""
@@ -32,9 +32,12 @@ STEPS = 3
 """Newton's steps in a round."""
 EMPTY, CURVE = 0.1, 0.6
 """Shares of codes without rows and of codes on the curve at the start."""
-TINY = 1e-9
-"""Added to the diagonal of a system, which is singular for a curve that nothing determines."""
-ROOT, DENSITY = math.sqrt(0.5), 1 / math.sqrt(2 * math.pi)
+TINY, SURE = 1e-9, 1e-12
+"""Added to the diagonal of a system, which is singular for a curve that nothing determines: as it
+is, and times the precision of a step, so that rounding leaves it positive."""
+MOST_AT_ONCE = 2**16
+"""Most codes, times strengths, that are fitted together."""
+DENSITY = 1 / math.sqrt(2 * math.pi)
 
 
 def smooth_counts(
@@ -56,13 +59,12 @@ def smooth_counts(
     even = total / size
     start = math.log(min(max(float(np.median(noisy)), even / 100), even))
     spread = noise_std**2 + np.concatenate([[0.0], deviations, [0.0]])
-    found = np.empty((len(STRENGTHS), 2, size))
-    evidence = np.empty(len(STRENGTHS))
-    for k, strength in enumerate(STRENGTHS):
-        logs, shares = np.full(size, start), np.full(spread.size, 1 - CURVE - EMPTY)
-        shares /= deviations.size
-        shares[0], shares[-1] = CURVE, EMPTY
-        evidence[k] = _fit(noisy, noise_std, total, strength, spread, shares, logs, found[k])
+    shares = np.full(spread.size, (1 - CURVE - EMPTY) / deviations.size)
+    shares[0], shares[-1] = CURVE, EMPTY
+    at_once = max(MOST_AT_ONCE // size, 1)
+    parts = [STRENGTHS[k : k + at_once] for k in range(0, STRENGTHS.size, at_once)]
+    fits = [_fit(noisy, noise_std**2, total, part, spread, shares, start) for part in parts]
+    evidence, found = map(np.concatenate, zip(*fits))
     weights = np.exp(evidence - evidence.max())
     weights /= weights.sum()
     means[:size], variances[:size] = np.tensordot(weights, found, 1)
@@ -70,210 +72,147 @@ def smooth_counts(
     return means, variances
 
 
-@njit(cache=True, nogil=True)
-def _fit(  # type: ignore[no-untyped-def]
-    noisy, noise_std, total, strength, spread, shares, logs, found
-):
-    """Write mean and variance of each count for one strength, and return its log-evidence.
+# Arrays below have an axis of strengths (precisions of a step), one of kinds if they differ, and
+# one of codes.
+
+
+def _fit(
+    noisy: Array,
+    noise: float,
+    total: float,
+    strengths: Array,
+    spread: Array,
+    shares: Array,
+    start: float,
+) -> tuple[Array, Array]:
+    """Return the log-evidence of each strength, and mean and variance of each count for it.
 
     ``spread`` has the variance of a noisy count of each kind around the curve, or around 0 for the
-    last kind. ``shares`` of the kinds and ``logs``, the logarithm of the curve, are those at the
-    start; both are overwritten.
+    last kind. ``shares`` of the kinds and ``start``, the logarithm of the curve, are those at the
+    start.
     """
-    codes, kinds = noisy.size, spread.size
-    chances = np.zeros((codes, kinds))
-    for i in range(codes):
-        chances[i, 0] = 1.0
-    weights, kept, curve = np.empty(codes), np.empty(codes), np.empty(codes)
-    likelihood, rest, slack, log_det = 0.0, 0.0, 0.0, 0.0
-    variances = np.empty(codes)
+    logs = np.full((strengths.size, noisy.size), start)
+    chances = np.zeros((strengths.size, spread.size, noisy.size))
+    chances[:, 0] = 1.0
+    shares = np.tile(shares, (strengths.size, 1))
     for _ in range(ROUNDS):
-        rest, slack = total, noise_std**2
-        for i in range(codes):
-            weights[i] = kept[i] = 0.0
-            for k in range(kinds - 1):
-                weights[i] += chances[i, k] / spread[k]
-                kept[i] += chances[i, k] * noise_std**2 / spread[k]
-            off = 1 - chances[i, kinds - 1] - kept[i]
-            rest -= off * noisy[i]
-            slack += off * noise_std**2
-        log_det = _climb(noisy, weights, strength, kept, rest, slack, logs, variances)
-        for i in range(codes):
-            curve[i] = math.exp(logs[i])
-        likelihood = _assign(noisy, curve, spread, shares, chances)
-    _moments(noisy, curve, spread, noise_std**2, chances, variances, found)
-    penalty = 0.0
-    for i in range(codes):
-        rest -= kept[i] * math.exp(logs[i])
-        if i:
-            penalty += strength * (logs[i] - logs[i - 1]) ** 2
-    penalty += rest**2 / slack + math.log(slack) + log_det - (codes - 1) * math.log(strength)
-    return likelihood - 0.5 * penalty
+        weights = np.einsum("sku,k->su", chances[:, :-1], 1 / spread[:-1])
+        kept = noise * weights
+        off = 1 - chances[:, -1] - kept
+        rest, slack = total - (off * noisy).sum(axis=1), noise * (1 + off.sum(axis=1))
+        logs, variances, log_det = _climb(noisy, strengths, weights, kept, rest, slack, logs)
+        curve = np.exp(logs)
+        likelihood, chances, shares = _assign(noisy, curve, spread, shares)
+    penalty = strengths * np.square(np.diff(logs)).sum(axis=1) + log_det + np.log(slack)
+    penalty += np.square(rest - (kept * curve).sum(axis=1)) / slack
+    penalty -= (noisy.size - 1) * np.log(strengths)
+    return likelihood - 0.5 * penalty, _moments(noisy, curve, spread, noise, chances, variances)
 
 
-@njit(cache=True, nogil=True)
-def _assign(noisy, curve, spread, shares, chances):  # type: ignore[no-untyped-def]
-    """Write the chances that each code is of each kind, and update their shares.
-
-    Returns the log-likelihood of the shares before.
-    """
-    codes, kinds = chances.shape
-    heights = np.empty(kinds)
-    for k in range(kinds):
-        heights[k] = math.log(shares[k]) - 0.5 * math.log(spread[k])
-        shares[k] = TINY
-    shares[0] += 1.0  # one code on the curve beforehand
-    likelihood = 0.0
-    for i in range(codes):
-        largest, sum_ = -np.inf, 0.0
-        for k in range(kinds):
-            off = noisy[i] - (curve[i] if k < kinds - 1 else 0.0)
-            chances[i, k] = heights[k] - 0.5 * off**2 / spread[k]
-            largest = max(largest, chances[i, k])
-        for k in range(kinds):
-            chances[i, k] = math.exp(chances[i, k] - largest)
-            sum_ += chances[i, k]
-        for k in range(kinds):
-            chances[i, k] /= sum_
-            shares[k] += chances[i, k]
-        likelihood += largest + math.log(sum_)
-    sum_ = 0.0
-    for k in range(kinds):
-        sum_ += shares[k]
-    for k in range(kinds):
-        shares[k] /= sum_
-    return likelihood
+def _assign(noisy: Array, curve: Array, spread: Array, shares: Array) -> tuple[Array, Array, Array]:
+    """Return the log-likelihood, the chances that each code is of each kind, and new shares."""
+    heights = np.log(shares) - 0.5 * np.log(spread)
+    chances = np.repeat((noisy - curve)[:, None], spread.size, axis=1)
+    chances[:, -1] = noisy
+    np.square(chances, out=chances)
+    chances *= -0.5 / spread[:, None]
+    chances += heights[:, :, None]
+    largest = chances.max(axis=1, keepdims=True)
+    np.exp(np.subtract(chances, largest, out=chances), out=chances)
+    sums = chances.sum(axis=1, keepdims=True)
+    chances /= sums
+    shares = TINY + chances.sum(axis=2)
+    shares[:, 0] += 1.0  # one code on the curve beforehand
+    likelihood = (largest + np.log(sums)).sum(axis=(1, 2))
+    return likelihood, chances, shares / shares.sum(axis=1, keepdims=True)
 
 
-@njit(cache=True, nogil=True)
-def _climb(  # type: ignore[no-untyped-def]
-    noisy, weights, strength, kept, rest, slack, logs, variances
-):
+def _climb(
+    noisy: Array,
+    strengths: Array,
+    weights: Array,
+    kept: Array,
+    rest: Array,
+    slack: Array,
+    logs: Array,
+) -> tuple[Array, Array, Array]:
     """Take Newton's steps to the curve that minimises `_objective`.
 
-    Writes the curve and the variances of its logarithm, and returns the log-determinant of the
-    (expected) second derivative.
+    Returns the logarithm of the curve, its variances, and the log-determinant of the (expected)
+    second derivative.
     """
-    codes = noisy.size
-    diagonal, slope, along = np.empty(codes), np.empty(codes), np.empty(codes)
-    lift, moved = np.empty(codes), np.empty(codes)
-    now = _objective(noisy, weights, strength, kept, rest, slack, logs)
+    stiff, coupled = strengths[:, None], np.zeros_like(logs)  # all systems are solved as one
+    coupled[:, :-1] = -stiff
+    couplings = coupled.ravel()
+    now = _objective(noisy, strengths, weights, kept, rest, slack, logs)
     for step in range(STEPS + 1):
-        sum_ = rest
-        for i in range(codes):
-            along[i] = kept[i] * math.exp(logs[i])
-            sum_ -= along[i]
-        for i in range(codes):
-            level = math.exp(logs[i])
-            slope[i] = weights[i] * level * (level - noisy[i]) - sum_ / slack * along[i]
-            diagonal[i] = TINY + weights[i] * level**2
-            if step < STEPS:  # the second derivative itself where it is larger
-                diagonal[i] += weights[i] * level * max(level - noisy[i], 0.0)
-                diagonal[i] += max(-sum_ / slack * along[i], 0.0)
-            for j in (i - 1, i + 1):
-                if 0 <= j < codes:
-                    diagonal[i] += strength
-                    slope[i] += strength * (logs[i] - logs[j])
+        level = np.exp(logs)
+        along = kept * level
+        pull = ((rest - along.sum(axis=1)) / slack)[:, None] * along
+        above = level - noisy
+        slope = weights * level * above - pull
+        diagonal = TINY + SURE * stiff + weights * np.square(level)
+        if step < STEPS:  # the second derivative itself where it is larger
+            diagonal += weights * level * np.maximum(above, 0.0) + np.maximum(-pull, 0.0)
+        steps = stiff * np.diff(logs)
+        diagonal[:, 1:] += stiff
+        diagonal[:, :-1] += stiff
+        slope[:, 1:] += steps
+        slope[:, :-1] -= steps
+        right = np.stack([slope.ravel(), along.ravel()], axis=1)
+        pivots, _, solved, _ = dptsv(diagonal.ravel(), couplings[:-1], right)
+        change, lift = solved.T.reshape(2, *slope.shape)
+        rank_one = slack + (along * lift).sum(axis=1)
         if step == STEPS:
             break
-        _solve(diagonal, strength, slope)
-        for i in range(codes):
-            lift[i] = along[i]
-        _solve(diagonal, strength, lift)
-        share, longest = _product(along, slope) / (slack + _product(along, lift)), TINY
-        for i in range(codes):
-            slope[i] -= share * lift[i]
-            longest = max(longest, abs(slope[i]))
-        length = min(1.0, 3.0 / longest)
+        change -= ((along * change).sum(axis=1) / rank_one)[:, None] * lift
+        length = np.minimum(1.0, 3.0 / np.maximum(np.abs(change).max(axis=1), TINY))
+        pending = np.full(length.size, True)
         for _ in range(20):
-            for i in range(codes):
-                moved[i] = logs[i] - length * slope[i]
-            value = _objective(noisy, weights, strength, kept, rest, slack, moved)
-            if value <= now:
-                for i in range(codes):
-                    logs[i] = moved[i]
-                now = value
+            moved = logs - length[:, None] * change
+            value = _objective(noisy, strengths, weights, kept, rest, slack, moved)
+            better = pending & (value <= now)
+            logs, now = np.where(better[:, None], moved, logs), np.where(better, value, now)
+            pending &= ~better
+            if not pending.any():
                 break
             length /= 2
-    for i in range(codes):
-        lift[i] = along[i]
-    log_det = _solve(diagonal, strength, lift)
-    rank_one = slack + _product(along, lift)
-    _inverse_diagonal(diagonal, strength, variances)
-    for i in range(codes):
-        variances[i] -= lift[i] ** 2 / rank_one
-    return log_det + math.log(rank_one / slack)
+    # Pivots of both directions give the diagonal of the inverse.
+    back = dpttrf(diagonal.ravel()[::-1], couplings[-2::-1])[0][::-1]
+    ahead, behind = pivots.reshape(logs.shape), back.reshape(logs.shape)
+    variances = 1 / (ahead + behind - diagonal) - np.square(lift) / rank_one[:, None]
+    return logs, variances, np.log(ahead).sum(axis=1) + np.log(rank_one / slack)
 
 
-@njit(cache=True, nogil=True)
-def _product(left, right):  # type: ignore[no-untyped-def]
-    """Return the inner product of two vectors."""
-    sum_ = 0.0
-    for i in range(left.size):
-        sum_ += left[i] * right[i]
-    return sum_
-
-
-@njit(cache=True, nogil=True)
-def _objective(noisy, weights, strength, kept, rest, slack, logs):  # type: ignore[no-untyped-def]
+def _objective(
+    noisy: Array,
+    strengths: Array,
+    weights: Array,
+    kept: Array,
+    rest: Array,
+    slack: Array,
+    logs: Array,
+) -> Array:
     """Return Σ w (noisy − λ)² + strength Σ (steps of log λ)² + (rest − Σ kept λ)² / slack."""
-    sum_ = 0.0
-    for i in range(noisy.size):
-        level = math.exp(logs[i])
-        rest -= kept[i] * level
-        sum_ += weights[i] * (noisy[i] - level) ** 2
-        if i:
-            sum_ += strength * (logs[i] - logs[i - 1]) ** 2
-    return sum_ + rest**2 / slack
+    level = np.exp(logs)
+    sums = (weights * np.square(noisy - level)).sum(axis=1)
+    sums += strengths * np.square(np.diff(logs)).sum(axis=1)
+    rest = rest - (kept * level).sum(axis=1)
+    return sums + np.square(rest) / slack
 
 
-@njit(cache=True, nogil=True)
-def _solve(diagonal, strength, right):  # type: ignore[no-untyped-def]
-    """Solve the system with this diagonal and −strength next to it, in place.
-
-    Returns the log-determinant.
-    """
-    codes = diagonal.size
-    pivots, log_det = np.empty(codes), math.log(diagonal[0])
-    pivots[0] = diagonal[0]
-    for i in range(1, codes):
-        factor = strength / pivots[i - 1]
-        pivots[i] = diagonal[i] - factor * strength
-        log_det += math.log(pivots[i])
-        right[i] += factor * right[i - 1]
-    right[codes - 1] /= pivots[codes - 1]
-    for i in range(codes - 2, -1, -1):
-        right[i] = (right[i] + strength * right[i + 1]) / pivots[i]
-    return log_det
-
-
-@njit(cache=True, nogil=True)
-def _inverse_diagonal(diagonal, strength, found):  # type: ignore[no-untyped-def]
-    """Write the diagonal of the inverse of the same matrix, from pivots of both directions."""
-    codes = diagonal.size
-    up = np.empty(codes)
-    up[codes - 1] = down = diagonal[codes - 1]
-    for i in range(codes - 2, -1, -1):
-        up[i] = diagonal[i] - strength**2 / up[i + 1]
-    for i in range(codes):
-        down = diagonal[i] - (strength**2 / down if i else 0.0)
-        found[i] = 1 / (down + up[i] - diagonal[i])
-
-
-@njit(cache=True, nogil=True)
-def _moments(noisy, curve, spread, noise, chances, variances, found):  # type: ignore[no-untyped-def]
-    """Write mean and variance of each count, over its kinds; counts are not negative."""
-    codes, kinds = chances.shape
-    for i in range(codes):
-        level = curve[i]
-        mean = chances[i, 0] * level
-        square = chances[i, 0] * (level**2 + min(level**2 * variances[i], noise))
-        for k in range(1, kinds - 1):
-            trust = 1 - noise / spread[k]
-            centre, std = level + trust * (noisy[i] - level), math.sqrt(trust * noise)
-            z = max(centre / std, -5.0)
-            lift = DENSITY * math.exp(-0.5 * z * z) / (0.5 * math.erfc(-z * ROOT))
-            mean += chances[i, k] * std * (z + lift)
-            square += chances[i, k] * std**2 * (1 + z * (z + lift))
-        found[0, i] = mean
-        found[1, i] = max(square - mean**2, 0.0)
+def _moments(
+    noisy: Array, curve: Array, spread: Array, noise: float, chances: Array, variances: Array
+) -> Array:
+    """Return mean and variance of each count, over its kinds; counts are not negative."""
+    mean = chances[:, 0] * curve
+    known = np.square(curve) + np.minimum(np.square(curve) * variances, noise)
+    square = chances[:, 0] * known
+    for k in range(1, spread.size - 1):
+        trust = 1 - noise / spread[k]
+        std = math.sqrt(trust * noise)
+        z = np.maximum((curve + trust * (noisy - curve)) / std, -5.0)
+        lifted = z + DENSITY * np.exp(-0.5 * np.square(z)) / ndtr(z)
+        mean += chances[:, k] * std * lifted
+        square += chances[:, k] * std**2 * (1 + z * lifted)
+    return np.stack([mean, np.maximum(square - np.square(mean), 0.0)], axis=1)

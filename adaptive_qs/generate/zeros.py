@@ -321,7 +321,7 @@ def _around(i, without, adjacency, entries, steps):  # type: ignore[no-untyped-d
     return number, last
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, no_cpython_wrapper=True, forceinline=True)
 def weigh(weights, size, rows, r, adjacency, packed, entries, number):  # type: ignore[no-untyped-def]
     """Multiply the weights of values by those of the first ``number`` entries."""
     _, offset, other, stride, _, _, _ = adjacency

@@ -14,6 +14,7 @@ import numpy as np
 from adaptive_qs.cliques import MOST_FORMED, Array
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.generate.targets import (
+    SMOOTH_CODES,
     effective_codes,
     make_target,
     positive_shares,
@@ -86,8 +87,6 @@ def is_scaled(domain: Domain, residual: Clique) -> bool:
 Strategies = Mapping[int, ColumnStrategy]
 """How single columns are measured, by attribute; the others by their cells."""
 CELLS_ALONE: Strategies = {}
-SMOOTH_CODES = 8
-"""Ordered columns with more codes can be smooth."""
 
 
 def measurement_cost(

@@ -192,14 +192,9 @@ def _project(cells, bits, ends, total, thresholds, counts, masses):  # type: ign
 
     τ ≥ 0 is such that Σ (cell − τ)⁺ = total, or 0 where the positive cells have less.
 
-    Args:
-        cells: rows in each; those above τ come to stand in front of their estimate, less τ.
-        bits: the same memory as integers.
-        ends: where each estimate ends.
-        total: rows of each.
-        thresholds: τ, shape (estimates,).
-        counts: cells of about each size, shape (estimates, sizes).
-        masses: their rows, of the same shape.
+    Cells above τ come to stand in front of their estimate, less τ. ``bits`` is their memory as
+    integers, ``ends`` where estimates end, ``total`` the rows of each, ``thresholds`` τ; ``counts``
+    are cells of about each size, shape (estimates, sizes), and ``masses`` their rows.
     """
     least = 2 * (1023 + SMALLEST) - 1
     begin = 0

@@ -171,7 +171,6 @@ def _occupied_distance(parts, row, listed, counts, threshold):  # type: ignore[n
     third, single, over_ik, over_jk = np.uint64(begin[k]), np.uint64(at[4]), at[5], at[6]
     a = b = q_x = q_y = 0.0
     place = end = total = 0  # of the cells with the last cell's first two codes
-    cells = np.empty(listed.size)
     for cell in range(listed.size):
         if not place <= listed[cell] < end:
             both = listed[cell] // n_k
@@ -188,9 +187,8 @@ def _occupied_distance(parts, row, listed, counts, threshold):  # type: ignore[n
         estimate += values[np.uint64(over_ik) + z] * q_y
         estimate += values[np.uint64(over_jk) + z] * q_x
         estimate += values[np.uint64(at[7] + step[7] * place) + z]
-        cells[cell] = estimate - threshold
-    for cell in range(listed.size):
-        clipped = cells[cell] if cells[cell] > 0.0 else 0.0
+        estimate -= threshold
+        clipped = estimate if estimate > 0.0 else 0.0
         clipped = clipped if clipped < CELL_LIMIT else CELL_LIMIT
         units = np.int64(clipped * 2.0**CELL_BITS + 0.5)
         total += abs((counts[cell] << CELL_BITS) - units) - units

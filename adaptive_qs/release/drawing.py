@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -28,8 +28,9 @@ if TYPE_CHECKING:
     from adaptive_qs.table.conditions import Mask
     from adaptive_qs.table.rule_sampling import Where
 
-DECODED_ROWS = 2**16
-"""Rows whose values are in memory at a time while a table is written."""
+DECODED_ROWS, DECODED_TEXT = 2**16, 2**27
+"""Rows whose values are in memory at a time while a table is written; fewer where the longest texts
+of all columns would be more characters."""
 MOST_NAMED = 5
 """Values that a warning names."""
 
@@ -192,12 +193,6 @@ class Drawing:
         """Where the rows drawn so far contradict the release; complete once all are drawn."""
         return contradictions(self.parts, self.described or self.schema)
 
-    @property
-    def _scales(self) -> dict[int, int]:
-        """Ordered columns, and their numbers of codes on the scale."""
-        attributes = enumerate(self.schema.domain().attributes)
-        return {i: each.size - each.beyond for i, each in attributes if each.ordered}
-
     def coded(self) -> CodedTable:
         """All rows in codes."""
         if self.schema.rules:  # which hold between values
@@ -214,14 +209,15 @@ class Drawing:
         Then ``keep`` is called with the codes of each page, also of given columns.
         """
         stamp, slices, done = {STAMP_KEY: self.stamp}, count(), 0
+        size = _decoded_rows(self.schema)
         purpose = 2 if self.given else 1  # of the random numbers
         for number, page in enumerate(self.parts, 1):
             own = page[:, self.given :]
-            copula = Copula.of(own, self._scales if self.drawers else {})
+            copula = Copula.of(own, self.schema.domain() if self.drawers else None)
             written = own.copy() if self.schema.rules else own
-            for first in range(0, len(page), DECODED_ROWS):
+            for first in range(0, len(page), size):
                 rng = np.random.default_rng((self.seed, purpose, next(slices)))
-                rows = slice(first, first + DECODED_ROWS)
+                rows = slice(first, first + size)
                 values = self._values(own[rows], rng, written[rows], copula)
                 values = with_generated(values, self.schema.generated, done, (self.seed, done))
                 done += len(values)
@@ -237,9 +233,9 @@ class Drawing:
         self, rows: Rows, rng: np.random.Generator, written: Rows, copula: Copula
     ) -> pa.Table:
         """Return values that meet the condition and the rules; put their codes into ``written``."""
-        columns = [i for i in self._scales if self.schema.names[i] in self.drawers]
-        scores = copula.places(rows, columns, rng.spawn(1)[0])
-        places = {self.schema.names[i]: score for i, score in scores.items()}
+        names = self.schema.names
+        scores = copula.places(rows, [*map(names.index, self.drawers)], rng.spawn(1)[0])
+        places = {names[i]: score for i, score in scores.items()}
         if self.where is None:
             return self._values_in_box(rows, rng, written, self.drawers, places)
         codes = CodedTable.from_parts(self.schema.domain(), [rows], len(rows))
@@ -281,3 +277,10 @@ class Drawing:
         for place, name in enumerate(self.schema.names):
             written[:, place] = final_codes[name]
         return pa.table(drawn)
+
+
+def _decoded_rows(schema: Schema) -> int:
+    """Return how many rows get values at a time."""
+    listed: list[Sequence[Any]] = [getattr(c, "values", ()) for c in schema.written.values()]
+    longest = sum(max(map(len, map(str, values)), default=0) for values in listed)
+    return max(min(DECODED_ROWS, DECODED_TEXT // max(longest, 1)), 1)

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import scipy
 from numpy.typing import NDArray
 
 from adaptive_qs.table.cells import normalise
@@ -298,15 +299,10 @@ def _slopes(ends: Array, counts: Array, single: NDArray[np.bool_]) -> tuple[Arra
     Codes of a single point that stand out of the density are skipped: the codes on either side of
     them are neighbours.
 
-    Args:
-        ends: Ends of every code, minus the middle, in units, shape (codes, 2).
-        counts: Rows of every code.
-        single: Which codes are one point.
-
-    Returns:
-        The slopes, and the scales of tails (in units, negative to the left; 0 for other codes). The
-        rows of an outermost code alone decide its decline if the density next to it does not fall
-        outwards: then it falls as the inverse square of the distance.
+    Also return the scales of tails (in units, negative to the left; 0 for other codes). The rows of
+    an outermost code alone decide its decline if the density next to it does not fall outwards:
+    then it falls as the inverse square of the distance. ``ends`` are those of every code, minus the
+    middle, in units; ``single`` are codes of one point.
     """
     logs = np.log(np.maximum(counts, LEAST_ROWS) / np.maximum(np.diff(ends)[:, 0], LEAST_WIDTH))
     slopes, scales = np.zeros(counts.size), np.zeros(counts.size)
@@ -382,14 +378,12 @@ def _decline(ends: Array, log_mean: float) -> float:
         return 0.0
     shares = np.diff(cuts) / (cuts[-1] - cuts[0])
     y = np.arcsinh((cuts[1:] + cuts[:-1]) / 2) - np.arcsinh(cuts[0])
-    low, high = -LIMIT / float(y[0]), 0.0  # the steepest that begins in the first cell
-    for _ in range(60):
-        middle = (low + high) / 2
-        if math.log(float(shares @ np.exp(np.maximum(middle * y, -LIMIT)))) < log_mean:
-            low = middle
-        else:
-            high = middle
-    return high
+
+    def excess(slope: float) -> float:
+        return math.log(float(shares @ np.exp(np.maximum(slope * y, -LIMIT)))) - log_mean
+
+    steepest = -LIMIT / float(y[0])  # begins in the first cell
+    return float(scipy.optimize.brentq(excess, steepest, 0.0)) if excess(steepest) < 0 else steepest
 
 
 def _scale(width: float, log_mean: float) -> float:
@@ -397,15 +391,14 @@ def _scale(width: float, log_mean: float) -> float:
 
     ``log_mean`` is the logarithm of the mean density, less than 0.
     """
-    low, high = log_mean - 2.0, 60.0  # logarithms of unit / width
-    for _ in range(60):
-        middle = (low + high) / 2
-        ratio = math.exp(-middle)
-        y = math.asinh(ratio)
+
+    def excess(log: float) -> float:
+        y = math.asinh(math.exp(-log))
         # The integral of exp(−2y) over x = sinh(y).
         mass = (-math.expm1(-y) - math.expm1(-3 * y) / 3) / 2
-        low, high = (middle, high) if math.log(mass / ratio) < log_mean else (low, middle)
-    return width * math.exp(high)
+        return math.log(mass) + log - log_mean
+
+    return width * math.exp(scipy.optimize.brentq(excess, log_mean - 2.0, 60.0))  # unit / width
 
 
 # Endings: which points of a code the rows are on.

@@ -12,10 +12,12 @@ from typing import Any
 
 from adaptive_qs.errors import InputError, SchemaError
 from adaptive_qs.jsonfile import as_object, read_json
+from adaptive_qs.table.cells import MixedCells, as_text, normalise
 from adaptive_qs.table.files import atomic_writer
 from adaptive_qs.table.profile import NUMERIC_MARKERS, Profile
+from adaptive_qs.table.read import Cells, open_source
 from adaptive_qs.table.spellings import in_natural_order
-from adaptive_qs.table.text import read_integer, read_number
+from adaptive_qs.table.text import Dialect, read_integer, read_number
 
 _NO_VALUE = re.compile(r"n/?a\b|not (applicable|available)|missing|no answer|refused|blank", re.I)
 
@@ -46,9 +48,10 @@ class Entry:
         """Return a proposed column as the dictionary has it; None if it does not fit the cells."""
         about = {"description": self.description} if self.description else {}
         others = [marker for marker in profile.markers if marker not in self.labels]
-        missing = {"missing": [*self.markers, *others]} if self.markers or others else {}
-        codes = [code for code in self.labels if code not in self.markers]
-        cells = profile.texts - {*self.markers, *profile.markers}
+        own = dict.fromkeys(self.markers)
+        missing = {"missing": [*own, *others]} if own or others else {}
+        codes = [code for code in self.labels if code not in own]
+        cells = profile.texts - {*own, *profile.markers}
         if {*self.ends} == {"min", "max"}:
             numbers = [*self.ends.values(), *(n for n in map(read_number, codes) if n is not None)]
             ends = min(numbers), max(numbers)
@@ -94,23 +97,27 @@ def read_dictionary(path: Path) -> dict[str, Entry]:
             for code, label in as_object(as_object(said).get("values")).items():
                 entry.note(code.strip(), label)
         return found
-    import pandas as pd  # type: ignore[import-untyped,unused-ignore]  # slow to import
-
-    options: dict[str, Any] = {"dtype": str, "keep_default_na": False}
-    try:
-        if path.suffix.lower() in (".csv", ".tsv", ".txt"):
-            table = pd.read_csv(path, sep=None, engine="python", **options)
-        else:
-            table = pd.read_excel(path, **options)
-        table.columns = [str(name).strip().lower() for name in table.columns]
-        for name, code, label in zip(table["name"], table["code"], table["label"]):
-            found.setdefault(name.strip(), Entry()).note(code.strip(), label.strip())
-    except (OSError, ValueError, KeyError, ImportError):
-        raise InputError(
-            f"{path}: is no data dictionary. Give JSON, or CSV or Excel with columns named name, "
-            "code and label."
-        ) from None
+    with open_source(path) as source:
+        other = source.other_delimiter
+    with open_source(path, Dialect(other)) as source:
+        named = {name.strip().lower(): name for name in source.names}
+        if not {"name", "code", "label"} <= {*named}:
+            raise InputError(
+                f"{path}: is no data dictionary. Give JSON, or CSV or Excel with columns named "
+                "name, code and label."
+            )
+        for chunk in source.read([named[key] for key in ("name", "code", "label")]):
+            for name, code, label in zip(*map(_texts, chunk.columns)):
+                found.setdefault(name, Entry()).note(code, label)
     return found
+
+
+def _texts(cells: Cells) -> list[str]:
+    """Return cells of any types as text, "" for none."""
+    mixed = MixedCells.join([cells])
+    parts = [normalise(part) for part in mixed.parts]
+    texts = [text for part in parts if part is not None for text in as_text(part).to_pylist()]
+    return [(text or "") for text in map([*texts, ""].__getitem__, mixed.indices.tolist())]
 
 
 def read_pairs(path: Path) -> list[list[str]]:

@@ -11,12 +11,17 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import ConfigDict, Field, StrictBool, StrictFloat, StrictInt, model_validator
 
 from adaptive_qs.table.columns.base import Reviewed, Text, np, pa
-from adaptive_qs.table.text import escapes
+from adaptive_qs.table.text import Formulas, escapes
 
 _ALPHABETS = {
     "9": "0123456789", "A": "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "a": "abcdefghijklmnopqrstuvwxyz",
     "f": "0123456789abcdef", "F": "0123456789ABCDEF",
 }  # fmt: skip
+LONGEST_PATTERN, LONGEST_VALUE = 200, 1000
+"""Most characters of a key's pattern and of a cell of a list."""
+_Whole = Annotated[StrictInt, Field(ge=-(2**63), lt=2**63)]
+_Finite = Annotated[StrictFloat, Field(allow_inf_nan=False)]
+_Short = Annotated[Text, Field(max_length=LONGEST_VALUE)]
 _PLACES = re.compile(r"\{([9Aaf]*|[9AaF]*)\}")
 
 
@@ -32,12 +37,12 @@ class GeneratedColumn(Reviewed):
     name: Annotated[Text, Field(min_length=1)]
     """Name of the column in the data."""
     type: Literal["key", "filled"]
-    place: Annotated[int, Field(ge=0)]
+    place: Annotated[int, Field(ge=0, lt=2**31)]
     """Its place among all columns of a synthetic table, from 0 on."""
-    pattern: Text = "{}"
+    pattern: Annotated[Text, Field(max_length=LONGEST_PATTERN)] = "{}"
     """How a key is written: text, and in braces a 9 for each digit, A or a for each letter, f or F
     for each hexadecimal digit. Empty braces count from 1 on; alone, they make integers."""
-    values: tuple[Text | StrictBool | StrictInt | StrictFloat, ...] = ()
+    values: tuple[_Short | StrictBool | _Whole | _Finite, ...] = ()
     """The cells of a filled column, all of one type."""
     description: str = ""
     """Free text for people; not part of the fingerprint."""
@@ -66,6 +71,11 @@ class GeneratedColumn(Reviewed):
     def found_values(self, proposed: bool) -> frozenset[str]:
         """Return texts that were taken from the rows, if the column is as ``proposed``."""
         return frozenset(self.escapes) if proposed else frozenset()
+
+    def escapes_keys(self, formulas: Formulas, proposed: bool) -> bool:
+        """Return whether the column is keys whose text CSV escapes."""
+        escaping = formulas == "escape" or (formulas != "keep" and proposed)
+        return escaping and self.type == "key" and self.pattern != "{}"
 
     def csv_texts(self, values: pa.Array) -> pa.Array:
         """Return values as CSV has them."""
@@ -138,7 +148,9 @@ def with_generated(
     page: pa.Table, columns: Sequence[GeneratedColumn], start: int, seed: Sequence[int]
 ) -> pa.Table:
     """Return a page of a synthetic table, of which the first is row ``start``, with columns."""
+    names: list[str] = [*page.column_names]
+    cells: list[Any] = [*page.columns]
     for column in columns:
-        cells: Any = column.cells(start, len(page), seed)
-        page = page.add_column(min(column.place, page.num_columns), column.name, cells)
-    return page
+        names.insert(column.place, column.name)
+        cells.insert(column.place, column.cells(start, len(page), seed))
+    return pa.table(cells, names=names)

@@ -20,7 +20,7 @@ from adaptive_qs.table.columns import COLUMN_TYPES
 from adaptive_qs.table.columns.base import ColumnBase, Draft, Topic
 from adaptive_qs.table.dictionary import Entry
 from adaptive_qs.table.files import TAB_SEPARATED
-from adaptive_qs.table.generated import key_pattern
+from adaptive_qs.table.generated import LONGEST_PATTERN, LONGEST_VALUE, key_pattern
 from adaptive_qs.table.profile import INFINITE, Profile
 from adaptive_qs.table.read import Source, check_alike, open_source
 from adaptive_qs.table.schema import Schema
@@ -68,7 +68,7 @@ CONSTANT = "the same value in every row"
 
 def _generate(profile: Profile, reason: str) -> dict[str, Any]:
     """Return a column that is not measured, as keys of a schema: a key, its value, or empty."""
-    if reason == CONSTANT:
+    if reason == CONSTANT and len(profile.values[0]) <= LONGEST_VALUE:
         (value,) = profile.values
         known: Any = value == "true" if profile.truth else value
         if profile.numeric:
@@ -77,7 +77,7 @@ def _generate(profile: Profile, reason: str) -> dict[str, Any]:
         return {"type": "filled", "values": [value if as_text else known]}
     if reason.startswith("an identifier"):
         pattern = "{}" if profile.numeric else key_pattern(profile.values)
-        if pattern:
+        if 0 < len(pattern) <= LONGEST_PATTERN:
             return {"type": "key", "pattern": pattern}
     return {"type": "filled"}
 

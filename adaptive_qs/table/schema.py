@@ -155,7 +155,7 @@ class Schema(Reviewed):
         """Columns that the data can have and that have no codes."""
         return self.unread if self.person is None else (*self.unread, self.person)
 
-    @property
+    @cached_property
     def written(self) -> dict[str, ColumnBase | GeneratedColumn]:
         """The columns of a synthetic table by their names, in order."""
         found: list[ColumnBase | GeneratedColumn] = [*self.columns]

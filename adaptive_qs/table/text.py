@@ -58,7 +58,7 @@ def check_encoding(name: str) -> str:
             raise LookupError
     except LookupError:
         raise ValueError(
-            f"encoding {name!r} is unknown or has shifts: use one such as cp1252 or utf_16"
+            f"encoding {name[:40]!r} is unknown or has shifts: use one such as cp1252 or utf_16"
         ) from None
     return name
 

@@ -35,7 +35,7 @@ from adaptive_qs.table.files import (
 )
 from adaptive_qs.table.generated import GeneratedColumn
 from adaptive_qs.table.schema import Schema, discovered_values
-from adaptive_qs.table.text import COMMA, Formulas, escapes
+from adaptive_qs.table.text import COMMA, Formulas, escaped, escapes
 
 _ROWS = 1 << 16
 
@@ -265,7 +265,12 @@ def write_set(
 
 def _columns_as_text(schema: Schema, names: Sequence[str], formulas: Formulas) -> list[AsText]:
     columns = [schema.written[name] for name in names]
-    return [partial(_texts, c, find_escapes(c, schema, formulas)) for c in columns]
+    return [
+        partial(_escaped_keys, c)
+        if isinstance(c, GeneratedColumn) and c.escapes_keys(formulas, bool(schema.open or c.open))
+        else partial(_texts, c, find_escapes(c, schema, formulas))
+        for c in columns
+    ]
 
 
 def escaped_names(names: Sequence[str], formulas: Formulas) -> list[str]:
@@ -303,6 +308,11 @@ def _texts(
         return texts
     place = pc.index_in(texts, value_set=pa.array([*replaced], pa.string()))
     return pc.coalesce(pa.array([*replaced.values()], pa.string()).take(place), texts)
+
+
+def _escaped_keys(column: GeneratedColumn, values: pa.Array) -> pa.Array:
+    """Return keys as CSV has them; text around their digits can be what a program would run."""
+    return pa.array(map(escaped, column.csv_texts(values).to_pylist()), pa.string())
 
 
 def _each_once(written: AsText, values: pa.Array) -> pa.Array:

@@ -132,7 +132,6 @@ BAD = {
     "two budgets": ([*AUDIT, "--rho", "1", "--epsilon", "1"], "epsilon and rho"),
     "only delta": ([*AUDIT, "--delta", "1e-6"], "No privacy budget is set"),
     "persons of a set": ([*SETS, "--rows-per-person", "2"], "rows-per-person"),
-    "weights of a set": ([*SETS, "--weigh", "persons"], "weigh"),
     "engine": ([*AUDIT, "--engine", "none"], "engine is 'none'"),
     "no pairs": ([*AUDIT[:3], "--pairs", "0"], "pairs is 0. Use"),
     "huge budget": ([*AUDIT, "--rho", "1e9"], "rho is 1e+09"),

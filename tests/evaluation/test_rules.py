@@ -308,7 +308,7 @@ def test_rows_of_one_bin_may_keep_or_break_a_strict_comparison():
 def made_to_be_proposed(rows=400):
     rng = np.random.default_rng(4)
     adults, children = rng.integers(1, 9, rows), rng.integers(0, 6, rows)
-    arrival = rng.integers(0, 300, rows)
+    arrival, dogs = rng.integers(0, 300, rows), rng.integers(0, 4, rows)
     nights = rng.integers(1, 40, rows)
     price = np.round(rng.gamma(3, 20, rows), 2)
     city = rng.integers(0, 9, rows)
@@ -318,6 +318,8 @@ def made_to_be_proposed(rows=400):
             "adults": adults,
             "children": children,
             "guests": adults + children,
+            "dogs": dogs,
+            "all": adults + children + dogs,
             "arrival": (day + arrival).astype(str),
             "departure": (day + arrival + nights).astype(str),
             "nights": nights,
@@ -336,6 +338,8 @@ def test_rules_are_proposed_that_the_data_show_and_that_a_schema_can_hold():
     found = [rule.rule for rule in ruled.declared_rules]
     assert {
         "guests = adults + children",
+        "all = guests + dogs",
+        "all = adults + children + dogs",
         "nights = departure - arrival",
         "`sum of it` = nights * price",
         "city determines county",

@@ -26,48 +26,30 @@ def noisy(counts, noise_std, seed):
     return counts + noise - noise.mean()
 
 
-@pytest.fixture
-def drawn():
-    rng = np.random.default_rng(3)
-    return rng.uniform(0.5, 2, CODES), rng.normal(size=CODES)
-
-
-def test_systems_are_solved_as_dense_ones(drawn):
-    diagonal, right = drawn[0] + 6.0, drawn[1].copy()
-    matrix = np.diag(diagonal) - np.diag(np.full(CODES - 1, 3.0), 1)
-    matrix -= np.diag(np.full(CODES - 1, 3.0), -1)
-    log_det = walk._solve(diagonal, 3.0, right)
-    np.testing.assert_allclose(right, np.linalg.solve(matrix, drawn[1]))
-    assert log_det == pytest.approx(np.linalg.slogdet(matrix)[1])
-    found = np.empty(CODES)
-    walk._inverse_diagonal(diagonal, 3.0, found)
-    np.testing.assert_allclose(found, np.diag(np.linalg.inv(matrix)))
-
-
-def test_the_curve_is_the_most_likely_one():
+def test_the_curves_are_the_most_likely_ones():
     """With what is known of the sum, and with variances and determinant of the dense matrix."""
     rng = np.random.default_rng(1)
-    counts, weights = rng.uniform(5, 60, CODES), rng.uniform(0.01, 0.1, CODES)
-    kept, rest, doubt, strength = rng.uniform(0.2, 1, CODES), 150.0, 20.0, 5.0
-
-    def off(logs):
-        return (
-            weights @ (counts - np.exp(logs)) ** 2
-            + logs @ steps(CODES, strength) @ logs
-            + (rest - kept @ np.exp(logs)) ** 2 / doubt
-        )
-
-    logs, variances = np.full(CODES, 3.0), np.empty(CODES)
-    known = strength, kept, rest, doubt
+    counts, weights = rng.uniform(5, 60, CODES), rng.uniform(0.01, 0.1, (2, CODES))
+    kept, rest, doubt = rng.uniform(0.2, 1, (2, CODES)), np.array([150.0, 170.0]), np.full(2, 20.0)
+    strengths, logs = np.array([5.0, 0.5]), np.full((2, CODES), 3.0)
     for _ in range(20):
-        log_det = walk._climb(counts, weights, *known, logs, variances)
-    best = minimize(off, np.full(CODES, 3.0), options={"gtol": 1e-9})
-    np.testing.assert_allclose(logs, best.x, atol=1e-4)
-    level = np.exp(logs)
-    precision = np.diag(weights * level**2) + steps(CODES, strength)
-    whole = precision + np.outer(kept * level, kept * level) / doubt
-    np.testing.assert_allclose(variances, np.diag(np.linalg.inv(whole)), rtol=1e-5)
-    assert log_det == pytest.approx(np.linalg.slogdet(whole)[1], rel=1e-6)
+        logs, variances, log_det = walk._climb(counts, strengths, weights, kept, rest, doubt, logs)
+    for k, strength in enumerate(strengths):
+
+        def off(logs, k=k, strength=strength):
+            return (
+                weights[k] @ (counts - np.exp(logs)) ** 2
+                + logs @ steps(CODES, strength) @ logs
+                + (rest[k] - kept[k] @ np.exp(logs)) ** 2 / doubt[k]
+            )
+
+        best = minimize(off, np.full(CODES, 3.0), options={"gtol": 1e-9})
+        np.testing.assert_allclose(logs[k], best.x, atol=1e-4)
+        along = kept[k] * np.exp(logs[k])
+        precision = np.diag(weights[k] * np.exp(2 * logs[k])) + steps(CODES, strength)
+        whole = precision + np.outer(along, along) / doubt[k]
+        np.testing.assert_allclose(variances[k], np.diag(np.linalg.inv(whole)), rtol=1e-5)
+        assert log_det[k] == pytest.approx(np.linalg.slogdet(whole)[1], rel=1e-6)
 
 
 def kinds(level):
@@ -81,20 +63,19 @@ def kinds(level):
 def test_chances_of_kinds_are_those_of_bayes(count):
     spread, shares, density = kinds(20.0)
     expected = density(count)
-    chances, new = np.zeros((1, 4)), shares.copy()
-    likelihood = walk._assign(np.array([count]), np.array([20.0]), spread, new, chances)
-    np.testing.assert_allclose(chances[0], expected / expected.sum())
-    assert likelihood == pytest.approx(np.log(expected.sum() * np.sqrt(2 * np.pi)))
-    np.testing.assert_allclose(new, (chances[0] + [1, 0, 0, 0]) / 2, atol=1e-8)
+    curve = np.array([[20.0]])
+    likelihood, chances, new = walk._assign(np.array([count]), curve, spread, shares[None])
+    np.testing.assert_allclose(chances[0, :, 0], expected / expected.sum())
+    assert likelihood[0] == pytest.approx(np.log(expected.sum() * np.sqrt(2 * np.pi)))
+    np.testing.assert_allclose(new[0], (chances[0, :, 0] + [1, 0, 0, 0]) / 2, atol=1e-8)
 
 
 @pytest.mark.parametrize("count", [-1.0, 12.0, 30.0, 150.0])
 def test_moments_are_integrals_over_counts_that_are_not_negative(count):
     spread, _, density = kinds(20.0)
     chances = density(count) / density(count).sum()
-    found = np.empty((2, 1))
-    args = np.array([count]), np.array([20.0]), spread, 4.0, chances[None], np.array([0.01]), found
-    walk._moments(*args)
+    args = spread, 4.0, chances[None, :, None], np.array([[0.01]])
+    found = walk._moments(np.array([count]), np.array([[20.0]]), *args)[0]
     mean, square = chances[0] * 20.0, chances[0] * (400.0 + 4.0)
     for k in (1, 2):
         prior = np.sqrt(spread[k] - 4)

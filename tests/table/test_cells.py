@@ -172,6 +172,7 @@ def test_a_cell_of_another_type_changes_no_other(alone, neighbour):
         np.testing.assert_array_equal(pair, np.hstack([alone[name], alone[neighbour]] * 2))
 
 
+@pytest.mark.slow
 def test_categories_are_read_like_cells(alone):
     unusual = "half a pair", "longer than 64 bits"
     names = [n for n, cell in CELLS.items() if not pd.isna(cell) and n not in unusual]

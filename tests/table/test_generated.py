@@ -130,3 +130,40 @@ def test_what_is_wrong_with_a_file_has_its_line_in_schema_init_alone(tmp_path, c
     for file, said in ((path, ": a row does not have"), (unknown, ": is not UTF-8 text: save")):
         assert main(["schema", "check", str(schema), str(file)]) == 2
         assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        {"type": "key", "pattern": "{" + "9" * 300_000 + "}"},
+        {"type": "key", "pattern": "{f}" * 300},
+        {"type": "key", "place": 10**40},
+        {"type": "filled", "values": ["x" * 10**6]},
+        {"type": "filled", "values": [10**400]},
+    ],
+    ids=["digits", "letters", "place", "text", "number"],
+)
+def test_what_no_table_can_hold_is_refused_before_anything_is_spent(made):
+    with pytest.raises(SchemaError, match=r"^schema: generated.0\..*(too long|below|must be)"):
+        Schema.parse({**BASE, "generated": [{"name": "k", "place": 0, **made}]})
+
+
+def test_long_constants_and_identifiers_come_back_empty():
+    frame = pd.DataFrame({"a": [True, False] * 20, "long": ["x" * 2000] * 40})
+    frame["id"] = [f"{'y' * 300}{k:02}" for k in range(40)]
+    made = propose(frame).generated
+    assert [(column.type, column.values) for column in made] == [("filled", ())] * 2
+
+
+def test_long_texts_are_written_in_parts_that_fit_into_memory():
+    """A thousand rows, each of which can have a megabyte, are no gigabyte at a time."""
+    schema = Schema.parse(
+        {
+            "version": 1,
+            "columns": [{"name": "z", "type": "categorical", "values": ["x" * 2**20, "b"]}],
+        }
+    )
+    run = Synthesizer(epsilon=10, insecure_seed=1).fit(
+        pd.DataFrame({"z": ["b"] * 9}), schema=schema
+    )
+    assert [len(page) for page in run.release_.draw(300, seed=1).pages()] == [128, 128, 44]

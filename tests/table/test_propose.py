@@ -76,7 +76,7 @@ def test_the_code_that_ends_a_scale_gets_a_bin_of_its_own(tmp_path, end, part, o
     assert ((made == code).sum() == (values == code).sum()) == own
 
 
-@pytest.mark.parametrize("rows", [30, 300, 3_000, 30_000])
+@pytest.mark.parametrize("rows", [30, 300, 3_000, pytest.param(30_000, marks=pytest.mark.slow)])
 def test_no_column_gets_more_bins_than_its_rows_allow(tmp_path, rows):
     """Values that keep a code each may be twice as many; one more of them, and there are
     bins."""

@@ -355,12 +355,13 @@ NAME = "@SUM(1+1)|cmd"
 
 @pytest.fixture
 def theirs(private):
-    """The release of somebody else, whose schema declares a formula as a value and as a name."""
+    """The release of somebody else, whose schema declares formulas: a value, a name, keys."""
     columns = [
         {"name": NAME, "type": "categorical", "values": [LINK, "b"], "missing": ["-x"]},
         {"name": "n", "type": "integer", "min": 0, "max": 3},
     ]
-    Path("s2.json").write_text(json.dumps({"version": 1, "columns": columns}))
+    made = [{"name": "key", "type": "key", "place": 2, "pattern": LINK + "{999}"}]
+    Path("s2.json").write_text(json.dumps({"version": 1, "columns": columns, "generated": made}))
     frame = pd.DataFrame({NAME: [LINK, "b", "-x", "b"] * 300, "n": [0, 1, 2, 3] * 300})
     frame.to_csv("t2.csv", index=False)
     run = [*RUN[2:], "--schema", "s2.json", "--release", "r2.zip", "--out", "own.csv"]
@@ -399,7 +400,8 @@ def test_texts_of_the_own_schema_and_what_is_to_be_kept_stay_as_they_are(theirs)
     keep = ["--formulas", "keep"]
     assert main(["sample", theirs, "--rows", "50", "--out", "k.csv", *keep]) == 0
     assert main(["sample", theirs, "--rows", "50", "--out", "p.parquet"]) == 0
-    assert set(pd.read_csv("k.csv").columns) == {NAME, "n"} == set(pd.read_parquet("p.parquet"))
+    assert [*pd.read_csv("k.csv")] == [NAME, "n", "key"] == [*pd.read_parquet("p.parquet")]
+    assert pd.read_csv("k.csv")["key"][0] == f"{LINK}001"
     assert LINK in set(pd.read_csv("k.csv")[NAME]) & set(pd.read_parquet("p.parquet")[NAME])
     answers = ["answer", "t2.csv", *RUN[2:], "--schema", "s2.json", "--ways", "1", "--out"]
     assert main([*answers, "a.csv"]) == 0
