@@ -308,13 +308,10 @@ class AssociationsCheck(Check):
         changed = (set(change.names) for change in (*found.lost, *found.made_up))
         if any(names <= each for names in changed for each in workload):
             caps["the requested counts"] = "fair"
-        tile = f"strong associations kept, {found.weaker} weaker, {found.stronger} stronger, "
-        tile += f"{len(found.lost)} lost; {len(found.made_up)} only in the synthetic table"
         return Finding(
             *self.word_for(found), dependence_sentence(found, evaluation.comparison.rows),
             figures=_figures(facts, found),
             advice=_advise(found, evaluation), caps=caps,
-            tiles=((f"{found.kept} of {found.clear}", tile),),
         )  # fmt: skip
 
     def as_json(self, facts: Association) -> Mapping[str, Any]:
@@ -381,26 +378,16 @@ LISTED = 200
 def _figures(facts: Association, found: AssociationChanges) -> tuple[checks.Figure, ...]:
     if len(facts.names) < 2:
         return ()
-    mean, largest = facts.differences.values()
-    lines = (("Cramér's V", f"differs by {mean:.4f} on average, {largest:.4f} at most"),)
     lists = (
         ("Largest changes of Cramér's V", found.largest, MOST_CHANGES),
-        ("Strong associations that are lost", found.lost, 0),
-        ("Strong associations only in the synthetic table", found.made_up, 0),
-        ("Weak associations that are lost", found.weak_lost, 0),
-        ("Weak associations only in the synthetic table", found.weak_made_up, 0),
+        ("Associations that are lost", found.lost + found.weak_lost, 0),
+        ("Associations only in the synthetic table", found.made_up + found.weak_made_up, 0),
     )
-    tables = [_change_table(*each) for each in lists if each[1]]
-    if found.unconnected:
-        caption = "Columns that only the true table associates with others"
-        names = [((name,),) for name in found.unconnected]
-        tables.append(checks.Table(caption, (checks.COLUMNS,), names, 0))
-    return checks.Facts(lines), *tables
+    return tuple(_change_table(*each) for each in lists if each[1])
 
 
 def _change_table(caption: str, changes: Changes, printed: int) -> checks.Table:
-    if len(changes) > LISTED:
-        caption += f", the strongest {LISTED} of {len(changes):,}"
+    caption += f", the strongest of {len(changes):,}" * (len(changes) > LISTED)
     rows = [(c.names, c.true, c.synthetic, c.synthetic - c.true) for c in changes[:LISTED]]
     columns = (
         checks.COLUMNS, checks.number("true", decimals), checks.number("synthetic", decimals),

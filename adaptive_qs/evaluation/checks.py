@@ -157,7 +157,6 @@ class Finding:
         notes: limits of what was measured.
         advice: what to do now.
         caps: by use of the table, the best grade that this finding allows.
-        tiles: numbers for the top of the page, each with its meaning.
     """
 
     grade: Grade
@@ -168,7 +167,6 @@ class Finding:
     notes: tuple[str, ...] = ()
     advice: tuple[str, ...] = ()
     caps: Mapping[str, Grade] = field(default_factory=dict)
-    tiles: tuple[tuple[str, str], ...] = ()
 
 
 # Checks.
@@ -232,6 +230,7 @@ class Check:
         uses: the uses of a synthetic table that its grade decides.
         shown: when its sentence is printed on a terminal: always, if it is not good ("bad"),
             or if it is the worst of those that are not good ("worst").
+        first: whether its figures come first.
         rules: the words of its grade, in the order in which they are tried.
     """
 
@@ -240,6 +239,7 @@ class Check:
     about: ClassVar[str] = ""
     uses: ClassVar[tuple[str, ...]] = ()
     shown: ClassVar[Literal["always", "bad", "worst"]] = "worst"
+    first: ClassVar[bool] = False
     rules: ClassVar[tuple[Word, ...]] = ()
 
     def measure(self, comparison: Comparison) -> Any | None:

@@ -122,12 +122,6 @@ class ColumnsCheck(Check):
                 f"another cell than other rows of the same population (a fresh sample): "
                 f"{checks.named(names)}."
             )
-            if (largest := facts[0]) not in off:
-                text += (
-                    f" The largest error is that of {quoted(largest.name)}, "
-                    f"{share(largest.variation, 2)}, but it would be {share(largest.fresh, 2)} in "
-                    "a fresh sample."
-                )
         caps: dict[str, Grade] = dict.fromkeys(checks.list_uses(), "plain") if blind else {}
         figures = self._figures(facts, evaluation.comparison.schema)
         return Finding(*self.word_for(facts), text, figures=figures, caps=caps)

@@ -44,7 +44,7 @@ class Promised:
     schema reveals.
 
     Attributes:
-        release: the bundle, or the statement next to the table; None if there is neither.
+        release: the bundle, or the statement next to the table; None for neither.
         source: name of the release, or the reason why it is not known.
         sampling: how the table was drawn, as the statement next to it says.
     """
@@ -115,7 +115,7 @@ def find_promise(
             fields = {key: value for key, value in content.items() if key in Manifest.model_fields}
             found = Manifest.model_validate(fields)
         except ValidationError:
-            return Promised(source=f"{source} is damaged, or of another version")
+            return Promised(source=f"{source} is damaged or of another version")
         if found.schema_fingerprint != schema.fingerprint:
             return Promised(
                 source=f"{source} is of a release with another schema, such as one in which values "
@@ -337,8 +337,7 @@ def evaluate(
         DataError: a table cannot be read, or does not fit the schema.
         ResourceExceeded: queries on a set of attributes take too much memory.
     """
-    threads = plan_workers(workers)
-    settings = ModelSettings(target=target, seed=seed, repeats=repeats)
+    threads, settings = plan_workers(workers), ModelSettings(target, seed, repeats)
     described = _resolve_schema(schema, release, true, max_memory)
     marginals, queries = resolve_compared(workload, described.domain())
     declared = _resolve_rules(rules, described)
@@ -428,9 +427,10 @@ def _text_table(table: Table) -> tuple[list[str], list[list[str]]]:
 
 
 def titled_findings(evaluation: Evaluation) -> list[tuple[str, Finding]]:
-    """Return the findings of an evaluation with the titles of their checks."""
+    """Return the findings with the titles of their checks, those to look at first in front."""
     found = evaluation.findings
-    return [(check.title, found[check.name]) for check in evaluation.checks if check.name in found]
+    order = sorted(evaluation.checks, key=lambda check: not check.first)
+    return [(check.title, found[check.name]) for check in order if check.name in found]
 
 
 # The page.
@@ -474,7 +474,6 @@ def render_page(
         name=name,
         intro=intro,
         sentences=sentences,
-        tiles=[tile for _, found in findings for tile in found.tiles],
         sections=[(title, found) for title, found in findings if found.figures],
         notes=notes,
         links=links,

@@ -1,13 +1,12 @@
-"""Means of columns of numbers or dates by the groups of other columns."""
+"""Means and medians of numbers and dates by the groups that other columns make."""
 
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,51 +16,43 @@ from adaptive_qs.evaluation.associations import associate
 from adaptive_qs.evaluation.checks import Check, Comparison, Finding, Word
 from adaptive_qs.evaluation.columns import FAR_MEAN, FAR_SHIFT
 from adaptive_qs.evaluation.scale import CLOSE, DEVIATIONS, DOUBTFUL, USABLE
-from adaptive_qs.evaluation.tables import TablePair
-from adaptive_qs.pages.words import count, counted, quoted, short, significant
+from adaptive_qs.evaluation.tables import DAY, TablePair
+from adaptive_qs.pages.words import count, counted, quoted, share, short, signed, significant
 from adaptive_qs.table.columns.base import ColumnBase
-from adaptive_qs.table.schema import Schema
 
 Numbers = NDArray[np.float64]
+Codes = NDArray[np.integer]
 
-MOST_TRIED, MOST_NAMED = 60, 20
-"""Maximum number of pairs of columns that are compared, and of groups that are shown."""
+MOST_CELLS, LEAST_PAIRS, MOST_LISTED, MOST_GROUPS = 4e7, 60, 200, 250
+"""Number of rows times pairs of columns that are compared, and least number of pairs; maximum
+number of groups in a list, and of values of a column that makes groups."""
+LEAST_ROWS = 10
+"""Number of true rows from which a group is judged."""
 
 
-@dataclass(frozen=True)
-class GroupMean:
-    """One group in both tables: its value, its rows and their means (None without a row).
-
-    It is far if the mean is far off beyond chance.
-    """
-
-    label: str
-    rows: tuple[int, int]
-    means: tuple[float, float | None]
-    far: bool = False
-
-    @property
-    def distance(self) -> float:
-        """How far the mean is off, in standard errors up to a factor."""
-        true, made = self.means
-        return math.inf if made is None else abs(made - true) * math.sqrt(self.rows[0])
+# Means and medians of one column by the groups of another.
 
 
 @dataclass(frozen=True, eq=False)
 class GroupMeans:
-    """The means of one column by the values of another; owner only.
+    """The means and medians of one column by groups; owner only.
+
+    Arrays have one entry for each group with enough true rows; figures are NaN without rows.
 
     Attributes:
         column: whose means they are.
-        by: name of the column that makes the groups.
-        explained: part of the variance of the true column that the groups explain (ω²).
+        by: name of the groups.
+        explained: part of the variance of the true column that the groups explain (ω²); 0 if it is
+            small, or chance may be the reason.
         error: root mean squared error of the means, groups weighted by their true rows, in the
             column's unit; a group without synthetic rows has the mean of all true rows.
         fresh: the same expected of a fresh sample.
         tolerance: how much larger than expected chance may make the squared error.
         spread: the error if all groups had the mean of all true rows.
-        groups: the first that are shown: far ones, then the largest.
-        number, far: of all groups, and of far ones.
+        labels: of the groups.
+        rows, means, medians: of the true and of the synthetic table.
+        off: how far the mean or the median is off, in units of the distance from which on it is
+            far off; 0 if chance may be the reason.
     """
 
     column: ColumnBase
@@ -71,12 +62,14 @@ class GroupMeans:
     fresh: float
     tolerance: float
     spread: float
-    groups: tuple[GroupMean, ...]
-    number: int
-    far: int = 0
+    labels: tuple[str, ...]
+    rows: Numbers
+    means: Numbers
+    medians: Numbers
+    off: Numbers
 
     @property
-    def off(self) -> float:
+    def lost(self) -> float:
         """The part of the way from a fresh sample (0) to equal means (1); 0 if it may be chance."""
         if self.error**2 <= self.fresh**2 + self.tolerance:
             return 0.0
@@ -84,173 +77,244 @@ class GroupMeans:
         return (self.error - self.fresh) / room if room > 0 else 1.0
 
     @property
-    def differs(self) -> bool:
-        """Whether the means are not close."""
-        return self.off > CLOSE or bool(self.far)
+    def title(self) -> str:
+        """The names of both columns."""
+        return f"{short(self.column.name)} by {short(self.by)}"
+
+    def group_json(self, group: int) -> dict[str, Any]:
+        """Return plain values of one group."""
+        both = "true", "synthetic"
+        figures = {"rows": self.rows, "mean": self.means, "median": self.medians}
+        named = {key: dict(zip(both, each[:, group].tolist())) for key, each in figures.items()}
+        return {"attribute": self.column.name, "by": self.by, "value": self.labels[group],
+                **named, "off": float(self.off[group])}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class GroupFacts:
+    """All comparisons by groups; those whose groups explain most of the variance come first."""
+
+    pairs: tuple[GroupMeans, ...]
+
+    @property
+    def strongest(self) -> list[GroupMeans]:
+        """The pairs whose means are graded: those whose groups explain most, five at most."""
+        return [means for means in self.pairs if means.explained][:5]
+
+    @property
+    def ranked(self) -> list[tuple[GroupMeans, int]]:
+        """Groups that are off beyond chance, by their distance times their true rows.
+
+        A distance counts at most as much as that of a mean of twice the true one.
+        """
+        found = [(-min(m.off[k], 1 / FAR_MEAN) * m.rows[0, k], m.title, int(k), m)
+                 for m in self.pairs for k in np.flatnonzero(m.off)]  # fmt: skip
+        return [(m, k) for *_, k, m in sorted(found, key=lambda group: group[:3])]
 
     def as_json(self) -> dict[str, Any]:
-        """Return plain values."""
-        names = ("true", "synthetic")
-        figures = {name: getattr(self, name) for name in ("explained", "error", "fresh", "spread")}
-        groups = [
-            {"value": group.label, "rows": dict(zip(names, group.rows)),
-             "mean": dict(zip(names, group.means)), "far": group.far}
-            for group in self.groups
-        ]  # fmt: skip
-        return {"attribute": self.column.name, "by": self.by, "off": self.off, **figures,
-                "number": self.number, "far": self.far, "groups": groups}  # fmt: skip
+        """Return the number of pairs, and the groups that are off."""
+        groups = [means.group_json(group) for means, group in self.ranked[:MOST_LISTED]]
+        return {"compared": len(self.pairs), "groups": groups}
 
 
-def group_means(comparison: Comparison) -> tuple[GroupMeans, ...]:
-    """Compare the pairs of a column of values and one of groups that depend on each other most.
+class _Values:
+    """The known cells of a column in both tables, in ascending order, less the true mean."""
 
-    Groups are the codes of columns without amounts. Of the pairs with the largest Cramér's V those
-    are returned whose groups explain most of the variance: five at most, two of one column of
-    values. In a table of a set at least one column
-    of a pair is its own, not an ancestor's.
-    """
-    pair, schema = comparison.pair, comparison.schema
-    given = comparison.key.given if comparison.key else frozenset()
-    numbers = [all(pair.find_amounts(c, t) is not None for t in (0, 1)) for c in schema.columns]
-    true_v, names = associate(comparison.pairs).cramers_v[0], schema.names
-    own = (
-        (i, j)
-        for i, j in product(range(len(names)), repeat=2)
-        if numbers[i] and not schema.columns[j].measured and not {names[i], names[j]} <= given
-    )
-    pairs = sorted(own, key=lambda p: -true_v[p])
-    compared = (compare_means(pair, schema, *both) for both in pairs[:MOST_TRIED])
-    found, times = [], Counter[str]()
-    for means in sorted(filter(None, compared), key=lambda m: -m.explained):
-        times[means.column.name] += 1
-        if times[means.column.name] <= 2:
-            found.append(means)
-    return tuple(found[:5])
+    def __init__(self, column: ColumnBase, amounts: Sequence[Numbers]) -> None:
+        self.column = column
+        known = (int(np.count_nonzero(~np.isnan(each))) for each in amounts)
+        self.rows = [np.argsort(each, kind="stable")[:n] for each, n in zip(amounts, known)]
+        cells = [each[rows] for each, rows in zip(amounts, self.rows)]
+        self.middle = float(cells[0].mean()) if len(cells[0]) else 0.0
+        self.cells = [each - self.middle for each in cells]  # dates are large, not their distances
+
+    def by_group(self, table: int, codes: Codes, size: int) -> _Grouped:
+        """Return rows, sums, sums of squares, and the cells group by group."""
+        groups, cells = codes[self.rows[table]], self.cells[table]
+        order = np.argsort(groups.astype(np.uint16) if size < 2**16 else groups, kind="stable")
+        sums = [np.bincount(groups, cells**power, size).astype(np.float64) for power in (1, 2)]
+        return _Grouped(np.bincount(groups, minlength=size), sums[0], sums[1], cells[order])
 
 
-def _sum_by_group(
-    pair: TablePair, column: ColumnBase, groups: int, size: int
-) -> tuple[Numbers, float] | None:
-    """Return sums of 1, x and x² by group, shape (2 tables, 3, size), and what was taken off x."""
-    sums, middle = np.zeros((2, 3, size)), None
-    for table, coded in enumerate((pair.true, pair.synthetic)):
-        amounts = pair.find_amounts(column, table)
-        assert amounts is not None
-        known = ~np.isnan(amounts)
-        if not known.any():
-            return None
-        codes, amounts = coded.columns[groups][known], amounts[known]
-        if middle is None:
-            middle = float(amounts.mean())  # dates are large, their differences are not
-        for power in range(3):
-            sums[table, power] = np.bincount(codes, (amounts - middle) ** power, size)
-    assert middle is not None
-    return sums, middle
+class _Grouped(NamedTuple):
+    rows: Codes
+    sums: Numbers
+    squares: Numbers
+    cells: Numbers
+
+    def quantiles(self, part: Numbers | float, chosen: Codes) -> Numbers:
+        """Return the smallest cell of each group that this part does not exceed; NaN for none."""
+        ends, rows = np.cumsum(self.rows)[chosen], self.rows[chosen]
+        place = np.clip(np.ceil(part * rows) - 1, 0, np.maximum(rows - 1, 0)).astype(np.int64)
+        cells = np.append(self.cells, np.nan)
+        return np.where(rows > 0, cells[np.minimum(ends - rows + place, len(cells) - 1)], np.nan)
 
 
-def compare_means(pair: TablePair, schema: Schema, values: int, groups: int) -> GroupMeans | None:
-    """Compare the means of one column by another; None if the groups explain too little.
+def compare_means(values: _Values, pair: TablePair, by: ColumnBase) -> GroupMeans | None:
+    """Compare the means and medians of one column by groups; None for fewer than two groups.
 
     The squared error of the mean of a group of n and m rows is σ² (1/n + 1/m) on average, and its
     variance twice the square of that. Explained is ω² (Hays 1963), the part η² less its bias.
     """
-    column, by = schema.columns[values], schema.columns[groups]
-    found = _sum_by_group(pair, column, groups, by.size)
-    if found is None:
+    both, k = (pair.true, pair.synthetic), pair.domain.names.index(by.name)
+    true, made = (values.by_group(t, each.columns[k], by.size) for t, each in enumerate(both))
+    chosen = np.flatnonzero(true.rows >= LEAST_ROWS)
+    if len(chosen) < 2 or not made.rows.any():
         return None
-    sums, middle = found
-    rows = sums[:, 0]
-    chosen = np.flatnonzero(rows[0] >= 10)
-    if len(chosen) < 2:
-        return None
-    (n, m), s, q = rows[:, chosen], sums[:, 1, chosen], sums[0, 2, chosen]
-    true = s[0] / n
-    within = np.maximum(q - n * true**2, 0.0)
-    weight, overall = n / n.sum(), float(s[0].sum() / n.sum())
-    between, free = float((n * (true - overall) ** 2).sum()), n.sum() - len(n)
-    noise = float(within.sum() / free)
-    total = between + float(within.sum())
+    n, m = true.rows[chosen], made.rows[chosen]
+    means = np.stack([each.sums[chosen] / np.where(each.rows[chosen], each.rows[chosen], np.nan)
+                      for each in (true, made)])  # fmt: skip
+    within = np.maximum(true.squares[chosen] - n * means[0] ** 2, 0.0)
+    weight, overall = n / n.sum(), float((n * means[0]).sum() / n.sum())
+    between, free = float((n * (means[0] - overall) ** 2).sum()), max(n.sum() - len(n), 1)
+    noise, total = float(within.sum() / free), between + float(within.sum())
     explained = (between - (len(n) - 1) * noise) / (total + noise) if total else 0.0
     by_chance = noise * (len(n) - 1 + DEVIATIONS * math.sqrt(2 * (len(n) - 1)))
     if explained < 0.01 or between <= by_chance:  # a small effect (Cohen 1988)
-        return None
-    made = np.where(m > 0, s[1] / np.maximum(m, 1), overall)
-    expected = weight * (within / (n - 1)) * (1 / n + rows[0].sum() / rows[1].sum() / n)
-    chance = DOUBTFUL * np.sqrt(within / (n - 1) * (1 / n + 1 / np.maximum(m, 1)))
-    limit = np.full(len(n), FAR_SHIFT * math.sqrt(total / n.sum()))
-    if column.numeric and float(min(true + middle)) >= 0:
-        limit = np.minimum(limit, FAR_MEAN * (true + middle))
-    far = (m == 0) | (np.abs(made - true) > np.maximum(chance, limit))
-    labels = by.labels_of_codes()
-    shown = sorted(range(len(chosen)), key=lambda k: (not far[k], -n[k]))[:MOST_NAMED]
-    named = tuple(
-        GroupMean(labels[chosen[k]], (int(n[k]), int(m[k])),
-                  (float(true[k]) + middle, float(made[k]) + middle if m[k] else None),
-                  bool(far[k]))
-        for k in shown
-    )  # fmt: skip
+        explained = 0.0
+    variance = within / np.maximum(n - 1, 1)
+    expected = weight * variance * (1 / n + true.rows.sum() / made.rows.sum() / n)
     error, spread = (
-        math.sqrt(float((weight * (means - true) ** 2).sum())) for means in (made, overall)
+        math.sqrt(float((weight * (each - means[0]) ** 2).sum()))
+        for each in (np.where(m > 0, means[1], overall), overall)
     )
     fresh, tolerance = float(expected.sum()), DOUBTFUL * math.sqrt(2 * float((expected**2).sum()))
-    figures = (explained, error, math.sqrt(fresh), tolerance, spread)
-    return GroupMeans(column, by.name, *figures, named, len(chosen), int(far.sum()))
+    other = (made.squares[chosen] - m * means[1] ** 2) / np.maximum(m - 1, 1)
+    medians = np.stack([each.quantiles(0.5, chosen) for each in (true, made)])
+    shift = math.sqrt(total / n.sum())
+    other, some = np.maximum(np.nan_to_num(other), variance), np.maximum(m, 1)
+    deviation = np.sqrt(variance / n + other / some)
+    reach = DEVIATIONS / 2 * np.sqrt(1 / n + 1 / some)
+    around = [true.quantiles(0.5 + side * reach, chosen) for side in (-1, 1)]
+    unexplained = (
+        np.abs(means[1] - means[0]) > DEVIATIONS * deviation,
+        (medians[1] < around[0]) | (medians[1] > around[1]),
+    )
+    middle, names = values.middle, by.labels_of_codes()
+    off = np.where(m == 0, 1 / FAR_MEAN, 0.0)
+    for (before, now), beyond in zip((means, medians), unexplained):
+        limit = _far_limit(values.column, before + middle, shift)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            off = np.fmax(off, np.where(beyond, np.abs(now - before) / limit, 0.0))
+    return GroupMeans(
+        values.column, by.name, explained, error, math.sqrt(fresh), tolerance, spread,
+        tuple(names[k] for k in chosen.tolist()), np.stack([n, m]), means + middle,
+        medians + middle, off,
+    )  # fmt: skip
+
+
+def _far_limit(column: ColumnBase, figures: Numbers, std: float) -> Numbers:
+    """Return the distances from which on means or medians are far off."""
+    limit = np.full(len(figures), FAR_SHIFT * std)
+    if column.numeric and float(figures.min()) >= 0:
+        limit = np.where(figures > 0, np.minimum(limit, FAR_MEAN * figures), limit)
+    return limit
+
+
+def compare_groups(comparison: Comparison) -> GroupFacts:
+    """Compare all numbers and dates by all columns with few values.
+
+    Of very many, those pairs are compared whose columns have the largest Cramér's V. In a table of
+    a set at least one column of a pair is its own, not an ancestor's.
+    """
+    pair, schema = comparison.pair, comparison.schema
+    given = comparison.key.given if comparison.key else frozenset()
+    values = dict[int, _Values]()
+    for position, column in enumerate(schema.columns):
+        amounts = [pair.find_amounts(column, table) for table in (0, 1)]
+        if (true := amounts[0]) is not None and (made := amounts[1]) is not None:
+            values[position] = _Values(column, (true, made))
+    groups = [k for k, margin in enumerate(pair.margins[0]) if not schema.columns[k].measured
+              and 1 < np.count_nonzero(margin) <= MOST_GROUPS]  # fmt: skip
+    v, names = associate(comparison.pairs).cramers_v[0], schema.names
+    pairs = [(i, k) for i, k in product(values, groups) if not {names[i], names[k]} <= given]
+    most = max(LEAST_PAIRS, int(MOST_CELLS / max(comparison.rows)))
+    pairs = sorted(pairs, key=lambda both: -v[both])[:most]
+    compared = filter(None, (compare_means(values[i], pair, schema.columns[k]) for i, k in pairs))
+    return GroupFacts(tuple(sorted(compared, key=lambda m: -m.explained)))
 
 
 class GroupMeansCheck(Check):
-    """Whether the means of columns by the groups of others are kept."""
+    """Whether means and medians of columns by the groups of others are kept."""
 
-    name, title, about = "group_means", "Means by groups", "group means"
-    uses, shown = ("group means",), "bad"
+    name, title, about = "group_means", "Numbers by category", "group means"
+    uses, shown, first = ("group means",), "bad", True
     rules = (
-        Word(
-            "far", "poor", lambda found: sum(min(m.off, 1.0) for m in found) > USABLE * len(found)
-        ),
-        Word("usable", "fair", lambda found: any(m.differs for m in found)),
+        Word("far", "poor", lambda found: sum(min(m.lost, 1.0) for m in found.strongest)
+             > USABLE * len(found.strongest)),
+        Word("usable", "fair", lambda found: any(m.lost > CLOSE for m in found.strongest)
+             or any((m.off >= 1).any() for m in found.pairs)),
         Word("close", "good"),
-    )
-
-    def measure(self, comparison: Comparison) -> tuple[GroupMeans, ...]:
-        """Compare the means."""
-        return group_means(comparison)
-
-    def judge(self, facts: Sequence[GroupMeans], evaluation: Any) -> Finding | None:
-        """Name the means that differ, and the group that is furthest off."""
-        if not facts:
-            return None
-        off = sorted((m for m in facts if m.differs), key=lambda m: -m.off)
-        pairs = [f"{quoted(m.column.name)} by {quoted(m.by)}" for m in off or facts]
-        names = checks.named(pairs)
-        text = f"{len(off):,} of {counted(len(facts), 'group mean')} "
-        text += f"{'differs' if len(off) == 1 else 'differ'}: {names}."
-        if not off:
-            text = f"No mean by groups differs, of {counted(len(facts), 'pair')} of columns that "
-            text += f"depend on each other most: {names}."
-        else:
-            furthest = max(off[0].groups, key=lambda group: group.distance)
-            words, (true, made) = off[0].column.amount_text, furthest.means
-            now = "there is no such row" if made is None else f"it is {words(made)}"
-            text += f" The mean of {quoted(off[0].column.name)} for {quoted(furthest.label)} is "
-            text += f"{words(true)} in the true table; in the synthetic one {now}."
-        tables = tuple(_means_table(m) for m in facts)
-        return Finding(*self.word_for(facts), text, figures=tables)
-
-
-def _means_table(means: GroupMeans) -> checks.Table:
-    words = means.column.amount_text
-    rows = [
-        (g.label, g.rows[0], *("no row" if m is None else words(m) for m in g.means),
-         "differs" if g.far else "")
-        for g in means.groups
-    ]  # fmt: skip
-    names = f"{short(means.column.name)} by {short(means.by)}"
-    caption = f"Mean {names}: error {significant(means.error)}, fresh sample "
-    caption += f"{significant(means.fresh)}, equal means {significant(means.spread)}"
-    if means.number > len(rows):
-        caption += f". Showing {len(rows)} of {means.number:,} groups: those that differ, then the "
-        caption += "largest"
-    columns = (
-        checks.Column(f"mean {names}"), checks.number("true rows", count), checks.number("true"),
-        checks.number("synthetic"), checks.Column(""),
     )  # fmt: skip
+
+    def measure(self, comparison: Comparison) -> GroupFacts:
+        """Compare the means and medians."""
+        return compare_groups(comparison)
+
+    def judge(self, facts: GroupFacts, evaluation: Any) -> Finding | None:
+        """Name the means that differ, and the groups that are furthest off."""
+        if not facts.pairs:
+            return None
+        lost = sorted((m for m in facts.strongest if m.lost > CLOSE), key=lambda m: -m.lost)
+        ranked = facts.ranked
+        far = [(m, k) for m, k in ranked if m.off[k] >= 1]
+        number = sum(len(m.labels) for m in facts.pairs)
+        text = f"No mean or median of {counted(number, 'group')} is far off."
+        if far:
+            text = f"Mean or median is far off in {len(far):,} of {counted(number, 'group')}: "
+            names = list(dict.fromkeys(_describe(*each) for each in far))
+            text += f"{checks.named(names, most=checks.FEW_NAMED)}."
+        if lost:
+            names = [f"{quoted(m.column.name)} by {quoted(m.by)}" for m in lost]
+            text += f" Differences between groups are lost: {checks.named(names)}."
+        figures = (_ranked_table(ranked, len(facts.pairs)),) if ranked else ()
+        return Finding(*self.word_for(facts), text, figures=figures)
+
+
+def difference(column: ColumnBase, true: float, made: float) -> str:
+    """Return how far a figure is off: in per cent, in days, or in the unit of the column."""
+    if math.isnan(made):
+        return "no row"
+    if column.kind == "moments":
+        return f"{signed((made - true) / DAY, 1)} days"
+    off = share(made / true - 1, 2) if true > 0 <= made else significant(made - true, 2)
+    return f"+{off}" if made > true else off
+
+
+def _describe(means: GroupMeans, group: int) -> str:
+    """Return the figure of a group that is further off, with both values."""
+    words, label = means.column.amount_text, quoted(means.labels[group])
+    if not means.rows[1, group]:
+        return f"no row of {quoted(means.by)} is {label}"
+    both = ("mean", means.means[:, group]), ("median", means.medians[:, group])
+    name, (true, made) = max(both, key=lambda figure: abs(figure[1][1] - figure[1][0]))
+    change = difference(means.column, true, made)
+    return (f"{name} {quoted(means.column.name)} for {label} ({words(true)}, now {words(made)}, "
+            f"{change})")  # fmt: skip
+
+
+def _cells(means: GroupMeans, group: int) -> tuple[Any, ...]:
+    column, words = means.column, means.column.amount_text
+    figures = (
+        text
+        for true, made in (means.means[:, group], means.medians[:, group])
+        for text in (words(true), "" if math.isnan(made) else words(made),
+                     difference(column, true, made))
+    )  # fmt: skip
+    return (*means.rows[:, group], *figures, "far" if means.off[group] >= 1 else "")
+
+
+_FIGURES = (
+    checks.number("true rows", count), checks.number("synthetic", count),
+    *(checks.number(head) for head in ("mean: true", "synthetic", "off", "median: true",
+                                       "synthetic", "off")),
+    checks.Column(""),
+)  # fmt: skip
+
+
+def _ranked_table(ranked: Sequence[tuple[GroupMeans, int]], pairs: int) -> checks.Table:
+    rows = [(m.title, m.labels[k], *_cells(m, k)) for m, k in ranked[:MOST_LISTED]]
+    caption = "Means and medians that are off by more than chance, the furthest times its rows "
+    caption += f"first: {counted(len(ranked), 'group')} of {counted(pairs, 'pair')} of columns"
+    columns = (checks.Column("number by category"), checks.Column("category"), *_FIGURES)
     return checks.Table(caption, columns, rows)

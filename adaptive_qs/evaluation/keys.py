@@ -109,7 +109,7 @@ class KeysCheck(Check):
         found = self._judge_numbers(facts), self._judge_pairs(facts, evaluation)
         worst = max(found, key=lambda finding: [*GRADES].index(finding.grade))
         text, figures = " ".join(each.said for each in found), found[0].figures + found[1].figures
-        return replace(worst, said=text, figures=figures, tiles=found[1].tiles)
+        return replace(worst, said=text, figures=figures)
 
     def as_json(self, facts: KeyFacts | None) -> Mapping[str, Any]:
         """Return the field "key"; none for a table without a parent."""
@@ -158,9 +158,7 @@ class KeysCheck(Check):
         ]
         caption = f"Pairs of a column of {facts.child} and one of an ancestor, the worst first"
         table = Table(caption, (*MARGINAL_COLUMNS, Column("")), rows)
-        tile = (mean, f"mean L1 error of {pairs} across the key")
-        return Finding(*MarginalsCheck().word_for(scale.place), text, figures=(table,),
-                       tiles=(tile,))  # fmt: skip
+        return Finding(*MarginalsCheck().word_for(scale.place), text, figures=(table,))
 
 
 @dataclass(frozen=True, eq=False)

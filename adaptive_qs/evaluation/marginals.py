@@ -231,18 +231,9 @@ class MarginalsCheck(Check):
         scale: WorkloadScale = evaluation.scale
         grade, word = self.word_for(scale.place)
         advice = ("Coarser columns, a smaller workload or more budget would improve most.",)
-        tiles = [(significant(facts.mean_l1), f"mean L1 error of "
-                  f"{counted(len(facts.per_clique), 'marginal')}; largest "
-                  f"{significant(facts.max_l1)}")]  # fmt: skip
-        if scale.joint:
-            errors = f"{significant(scale.fresh)} – {significant(scale.independent)}"
-            tiles.append((errors, "errors of a fresh sample and of independent columns"))
-        elif scale.per_clique:
-            tiles.append((f"about {significant(scale.fresh)}", "error of a fresh sample"))
         return Finding(
             grade, word, marginals_sentence(facts, scale, evaluation),
             figures=self._figures(facts, scale), advice=advice * (grade == "poor"),
-            tiles=tuple(tiles),
         )  # fmt: skip
 
     def _figures(self, facts: WorkloadDistance, scale: WorkloadScale) -> tuple[checks.Figure, ...]:

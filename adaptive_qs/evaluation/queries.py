@@ -368,7 +368,6 @@ class QueriesCheck(Check):
         if facts is None:
             return None
         rows, place, whole = evaluation.pair.true.num_rows, place_queries(facts), facts.whole
-        amount = counted(whole.queries, "query", "queries")
         text = (
             f"The {counted(whole.queries, 'requested query', 'requested queries')} "
             f"{'is' if whole.queries == 1 else 'are'} off by {share(whole.rmse)} of the rows "
@@ -381,9 +380,7 @@ class QueriesCheck(Check):
         text += str(place)
         if gone := [part.title for part in facts.gone]:
             text += f" As far off as independent columns: {checks.named(gone)}."
-        tile = f"of the rows: root mean squared error of {amount}; a fresh sample about "
-        tiles = ((share(whole.rmse), tile + share(whole.fresh)),)
-        return Finding(*self.word_for(place), text, figures=_figures(facts, rows), tiles=tiles)
+        return Finding(*self.word_for(place), text, figures=_figures(facts, rows))
 
     def as_json(self, facts: QueryError | None) -> Mapping[str, Any]:
         """Return the parts."""
@@ -405,8 +402,4 @@ def _figures(facts: QueryError, rows: int) -> tuple[checks.Figure, ...]:
         number("RMSE", share), number("in rows", significant), number("fresh sample", share),
         number("independent columns", share),
     )  # fmt: skip
-    rmse = f"{share(whole.rmse)} of the rows, over the "
-    rmse += f"{counted(whole.queries, 'query', 'queries')} of the workload"
-    rmse += ", weighted" * whole.weighted
-    table = checks.Table(caption, columns, lines, len(lines))
-    return checks.Facts((("RMSE", rmse),)), table
+    return (checks.Table(caption, columns, lines, len(lines)),)

@@ -1,8 +1,7 @@
-"""Whole rows: copies of true ones, new pairs of values, and rows that break rules."""
+"""Whole rows: copies of true ones, odd pairs of values, and rows that break rules."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -21,13 +20,12 @@ from adaptive_qs.evaluation.rules import (
     check_rules,
     impossible_rows,
 )
-from adaptive_qs.evaluation.scale import DEVIATIONS
-from adaptive_qs.evaluation.tables import JointCodes, PairCounts
-from adaptive_qs.pages.words import combination, quoted, share, short
+from adaptive_qs.evaluation.tables import ODD, JointCodes, OddRow
+from adaptive_qs.pages.words import combination, count, quoted, share, short
 
-UNSEEN = 0.05
-"""Share of synthetic rows with a pair of values that no true row has, beyond that of new true
-rows."""
+ODD_SHARE, MOST_ODD = 0.05, 200
+"""Share of synthetic rows with an odd pair of values from which these are named, and maximum number
+of odd rows that are listed."""
 IMPOSSIBLE = 0.25
 """Share of synthetic rows, beyond the true ones, that break a rule or have such a pair of values,
 from which a table is suitable for no use of single rows."""
@@ -166,88 +164,35 @@ class RowsCheck(Check):
         )
 
 
-# Pairs of values that the synthetic table has and the true one never shows.
-
-WORST = 20
-"""Maximum number of pairs of attributes that are named."""
-
-
-@dataclass(frozen=True)
-class UnseenPairs:
-    """Combinations of two values that never occur in the true table; owner only.
-
-    Some are impossible and some merely rare: new true rows would have some, too.
-
-    Attributes:
-        share: synthetic rows with at least one such pair of values, in any two attributes.
-        expected_if_redrawn: the same for true rows, each against all the others (Good and Turing's
-            estimate of what was not seen).
-        worst: the pairs of attributes with the largest shares above 0, at most ``WORST``.
-    """
-
-    share: float
-    expected_if_redrawn: float
-    worst: tuple[tuple[tuple[str, str], float], ...]
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the shares, with the worst pairs."""
-        worst = [{"attributes": names, "share": part} for names, part in self.worst]
-        shares = {"share": self.share, "expected_if_redrawn": self.expected_if_redrawn}
-        return {**shares, "worst": worst}
-
-
-def unseen_pairs(counts: PairCounts) -> UnseenPairs:
-    """Summarise the unseen combinations of two tables."""
-    names, rows = counts.joint.pair.domain.names, len(counts.row_unseen)
-    worst = sorted(counts.unseen.items(), key=lambda item: (-item[1], item[0]))[:WORST]
-    pairs = tuple(((names[i], names[j]), n / rows) for (i, j), n in worst if n)
-    return UnseenPairs(float(counts.row_unseen.mean()), float(counts.row_unique.mean()), pairs)
-
-
 # The check of rules.
 
 
 class RuleFacts(NamedTuple):
-    """Rows that break rules, or have pairs of values that no true row has.
+    """Rows that break rules, or have odd pairs of values.
 
     Attributes:
         checks: how often each rule is broken.
         impossible: rows that break some rule that true rows keep; None if there is none.
-        unseen: pairs of values that no true row has.
+        odd_share: share of synthetic rows with two values that few or no true rows have together.
+        odd: the oddest of them, one for each pair of columns.
     """
 
     checks: tuple[RuleCheck, ...]
     impossible: ImpossibleRows | None
-    unseen: UnseenPairs | None
+    odd_share: float
+    odd: tuple[OddRow, ...]
 
-
-class JudgedRows(NamedTuple):
-    """The share of rows that break rules, and of those with unseen pairs, beyond true rows.
-
-    The second is 0 if chance explains it: it moves the difference of two shares of n and m rows by
-    √(p(1 − p)(1/n + 1/m)).
-    """
-
-    broken: float
-    unseen: float
-
-    @classmethod
-    def from_facts(cls, facts: RuleFacts, rows: tuple[int, int]) -> JudgedRows:
-        """Judge the facts of tables with these numbers of rows."""
+    @property
+    def broken(self) -> float:
+        """The largest share of rows that break rules, beyond that of true rows."""
         excess = [
             r.broken_synthetic - r.broken_true
-            for r in broken_rules(facts.checks)
+            for r in broken_rules(self.checks)
             if r.judged_synthetic >= 0.01  # few rows count for none
         ]
-        if (impossible := facts.impossible) is not None:
-            excess.append(impossible.synthetic - impossible.true)
-        beyond = 0.0
-        if (unseen := facts.unseen) is not None:
-            p = (unseen.share + unseen.expected_if_redrawn) / 2
-            beyond = unseen.share - unseen.expected_if_redrawn
-            if beyond < DEVIATIONS * math.sqrt(p * (1 - p) * sum(1 / n for n in rows)):
-                beyond = 0.0
-        return cls(max(excess, default=0.0), beyond)
+        if self.impossible is not None:
+            excess.append(self.impossible.synthetic - self.impossible.true)
+        return max(excess, default=0.0)
 
 
 def broken_rules(found: Sequence[RuleCheck]) -> list[RuleCheck]:
@@ -257,15 +202,15 @@ def broken_rules(found: Sequence[RuleCheck]) -> list[RuleCheck]:
 
 
 class RulesCheck(Check):
-    """Whether more rows than among true ones break rules, or have pairs that no true row has."""
+    """Whether more rows than among true ones break rules, or have odd pairs of values."""
 
     name, title, about = "rules", "Rows that break rules", "rows"
     uses, shown = ("single rows",), "always"
     rules = (
         Word("impossible rows", "poor", lambda rows: rows.broken >= IMPOSSIBLE),
-        Word("new pairs of values", "poor", lambda rows: rows.unseen >= IMPOSSIBLE),
+        Word("odd pairs of values", "poor", lambda rows: rows.odd_share >= IMPOSSIBLE),
         Word("broken rules", "fair", lambda rows: rows.broken >= BROKEN),
-        Word("new pairs of values", "fair", lambda rows: rows.unseen >= UNSEEN),
+        Word("odd pairs of values", "fair", lambda rows: rows.odd_share >= ODD_SHARE),
         Word("kept", "good"),
     )
 
@@ -276,26 +221,29 @@ class RulesCheck(Check):
         texts = [rule.text for rule in declared]
         checked += found_rules(joint, comparison.schema, texts)
         found = tuple(check for _, check in checked)
-        return RuleFacts(found, impossible_rows(joint, checked), unseen_pairs(comparison.pairs))
+        counts = comparison.pairs
+        odd = sorted((o for o in counts.odd if o.surprise >= ODD), key=lambda o: -o.surprise)
+        share_odd = float(counts.rows_odd.mean())
+        return RuleFacts(found, impossible_rows(joint, checked), share_odd, tuple(odd[:MOST_ODD]))
 
     def judge(self, facts: RuleFacts, evaluation: Any) -> Finding:
-        """Name the broken rules and the unseen pairs."""
-        found = JudgedRows.from_facts(facts, evaluation.comparison.rows)
-        grade, word = self.word_for(found)
+        """Name the broken rules and the odd pairs."""
+        grade, word = self.word_for(facts)
         broken = broken_rules(facts.checks)
-        text = "" if grade == "good" else rows_sentence(facts, found, broken)
+        columns = evaluation.pair.domain.names
+        text = "" if grade == "good" else rows_sentence(facts, broken, columns)
         names = checks.format_names([rule.rule for rule in broken])
         advice = (f"Repair or report rows that break {names}.",) if broken else ()
-        return Finding(grade, word, text, figures=_figures(facts), advice=advice)
+        return Finding(grade, word, text, figures=_figures(facts, evaluation), advice=advice)
 
     def as_json(self, facts: RuleFacts) -> Mapping[str, Any]:
-        """Return the three parts of the facts."""
-        return dict(zip(("rules", "impossible", "unseen"), facts))
+        """Return the parts of the facts."""
+        return dict(zip(("rules", "impossible", "odd_share", "odd_rows"), facts))
 
 
-def rows_sentence(facts: RuleFacts, found: JudgedRows, broken: Sequence[RuleCheck]) -> str:
-    """Return which rules rows break, and which pairs of values no true row has."""
-    parts, rows, unseen = [], facts.impossible, facts.unseen
+def rows_sentence(facts: RuleFacts, broken: Sequence[RuleCheck], columns: Sequence[str]) -> str:
+    """Return which rules rows break, and which pairs of columns have odd pairs of values."""
+    parts, rows = [], facts.impossible
     if rows is not None and rows.synthetic - rows.true >= BROKEN:
         kept = f"at least one of {rows.rules} rules that hold"
         kept = "the rule that holds" if rows.rules == 1 else kept
@@ -305,12 +253,11 @@ def rows_sentence(facts: RuleFacts, found: JudgedRows, broken: Sequence[RuleChec
     if broken:
         most = named([_describe_broken(rule) for rule in broken], most=checks.FEW_NAMED)
         parts.append(f"Most often broken: {most}")
-    if unseen is not None and found.unseen >= UNSEEN:
-        names = named([combination(names) for names, _ in unseen.worst])
+    if facts.odd_share >= ODD_SHARE:
+        names = named([combination([columns[i] for i in odd.pair]) for odd in facts.odd])
         parts.append(
-            f"{share(unseen.share)} of the synthetic rows contain a pair of values that occurs in "
-            "no true row (expected for new rows of the same population: "
-            f"{share(unseen.expected_if_redrawn)}): {names}"
+            f"{share(facts.odd_share)} of the synthetic rows have two values that few or no true "
+            f"rows have together: {names}"
         )
     return f"{'. '.join(parts)}."
 
@@ -321,12 +268,11 @@ def _describe_broken(rule: RuleCheck) -> str:
     return f"{quoted(rule.rule)} ({shares})"
 
 
-def _figures(facts: RuleFacts) -> tuple[Facts | Table, ...]:
+def _figures(facts: RuleFacts, evaluation: Any) -> tuple[Facts | Table, ...]:
     lines, tables = [], []
-    if (rows := facts.impossible) is not None:
-        lines.append(("impossible rows",
-                      f"{share(rows.synthetic)} of the synthetic rows, {share(rows.true)} of the "
-                      f"true rows break a rule that holds in the true table"))  # fmt: skip
+    if (kept := facts.impossible) is not None:
+        text = f"{share(kept.synthetic)} of the synthetic, {share(kept.true)} of the true rows "
+        lines.append(("impossible rows", f"{text}break a rule that holds in the true table"))
     if facts.checks:
         worst = sorted(facts.checks, key=lambda rule: -rule.broken_synthetic)
         heads = ("broken: true", "synthetic", "if independent", "rows judged")
@@ -342,12 +288,21 @@ def _figures(facts: RuleFacts) -> tuple[Facts | Table, ...]:
         ], len(worst)))  # fmt: skip
     else:
         lines.append(("rules", "none was declared, and none was found to hold in the true table"))
-    if (unseen := facts.unseen) is not None:
-        lines.append(("new pairs",
-                      f"{share(unseen.share)} of the synthetic rows contain a pair of values that "
-                      f"occurs in no true row; expected for new rows of the same population: "
-                      f"{share(unseen.expected_if_redrawn)}"))  # fmt: skip
-        pair_columns = (checks.COLUMNS, checks.number("synthetic rows", share))
-        tables.append(Table("Pairs of columns with most new pairs of values", pair_columns,
-                            unseen.worst))  # fmt: skip
+    lines.append(("odd pairs",
+                  f"{share(facts.odd_share)} of the synthetic rows have two values that few or no "
+                  "true rows have together"))  # fmt: skip
+    odd_columns = (
+        checks.number("row", count), checks.Column("odd pair of values"),
+        *(checks.number(h, count) for h in ("true rows", "if independent", "synthetic rows")),
+    )  # fmt: skip
+    coded, columns = evaluation.pair.synthetic, evaluation.comparison.schema.columns
+
+    def describe(odd: OddRow, i: int) -> str:
+        label = columns[i].labels_of_codes()[coded.columns[i][odd.row]]
+        return f"{short(columns[i].name)} = {short(str(label))}"
+
+    rows = [(o.row + 1, ", ".join(describe(o, i) for i in o.pair), o.true, o.expected, o.synthetic)
+            for o in facts.odd]  # fmt: skip
+    caption = "The oddest synthetic rows, one for each pair of columns"
+    tables.append(Table(caption, odd_columns, rows, 5))
     return (Facts(tuple(lines)), *(table for table in tables if table.rows))

@@ -234,16 +234,10 @@ def scale_over(
         means = [float(np.average(column, weights=weights)) for column in zip(*figures)]
     gone = [(s.fresh - e.l1, e.attributes) for e, s in both if s.is_gone(e.l1)]
     l1, fresh, independent, sparse = means
-    return WorkloadScale(
-        {error.attributes: scale for error, scale in both},
-        l1,
-        fresh,
-        independent,
-        len(both) == len(errors),
-        sparse,
-        chance_l1(*rows, sparse),
-        tuple(attributes for _, attributes in sorted(gone)),
-    )
+    scales = {error.attributes: scale for error, scale in both}
+    ordered = tuple(attributes for _, attributes in sorted(gone))
+    every, chance = len(both) == len(errors), chance_l1(*rows, sparse)
+    return WorkloadScale(scales, l1, fresh, independent, every, sparse, chance, ordered)
 
 
 # The two errors, in closed form.

@@ -270,6 +270,30 @@ class PairSums(NamedTuple):
     influence: float
 
 
+ODD = 10.0
+"""Surprise from which on a row is odd: chance makes a cell so with probability about e^−10."""
+
+
+@dataclass(frozen=True)
+class OddRow:
+    """The synthetic row whose values of two columns are most surprising together; owner only.
+
+    Attributes:
+        pair: positions of the columns.
+        row: position of the row in the synthetic table, from 0.
+        surprise: the deviance of the n true rows with both values from the E that are expected of
+            independent columns, or from the s synthetic ones, if that is more.
+        true, expected, synthetic: n, E and s.
+    """
+
+    pair: Clique
+    row: int
+    surprise: float
+    true: int
+    expected: float
+    synthetic: int
+
+
 @dataclass(frozen=True, eq=False)
 class PairCounts:
     """Counts of all pairs of attributes, of the true and of the synthetic table.
@@ -277,17 +301,15 @@ class PairCounts:
     Attributes:
         joint: the tables.
         margins, sums: counts of every attribute's codes, and sums of every pair, of both tables.
-        unseen: by pair, synthetic rows whose two values never occur together in the true table.
-        row_unseen: which synthetic rows have such a pair: shape (synthetic rows,).
-        row_unique: which true rows have two values that no other true row has together.
+        odd: the oddest synthetic row of each pair.
+        rows_odd: which synthetic rows have a surprise of ``ODD`` in some pair; shape (rows,).
     """
 
     joint: JointCodes
     margins: tuple[tuple[NDArray[np.int64], ...], tuple[NDArray[np.int64], ...]]
     sums: tuple[dict[Clique, PairSums], dict[Clique, PairSums]]
-    unseen: dict[Clique, int]
-    row_unseen: NDArray[np.bool_]
-    row_unique: NDArray[np.bool_]
+    odd: tuple[OddRow, ...]
+    rows_odd: NDArray[np.bool_]
 
 
 def count_pairs(
@@ -296,53 +318,71 @@ def count_pairs(
     """Count all pairs of attributes of both tables in one pass over the rows each."""
     split = joint.true_rows
     parts = (joint.codes[:, :split], joint.codes[:, split:])
-    margins = tuple(tuple(np.bincount(codes, minlength=1) for codes in part) for part in parts)
+    margins = tuple(
+        tuple(np.bincount(codes, minlength=n) for codes, n in zip(part, joint.sizes))
+        for part in parts
+    )
     pairs: tuple[Clique, ...] = tuple(combinations(range(len(joint.sizes)), 2))
-    row_unseen = np.zeros(joint.rows - split, dtype=np.bool_)
-    row_unique = np.zeros(split, dtype=np.bool_)
-    marked = (row_unique, np.zeros(0, dtype=np.bool_))  # of the synthetic rows, none
+    rows_odd = np.zeros(joint.rows - split, dtype=np.bool_)
 
-    def count(batch: Sequence[Clique]) -> list[tuple[PairSums, PairSums, int]]:
+    def count(batch: Sequence[Clique]) -> list[tuple[PairSums, PairSums, OddRow]]:
         scratch = np.zeros((2, 0), dtype=np.int64)
         found = []
         for i, j in batch:
             cells, bound = joint.cells((i, j))
             if bound > scratch.shape[1]:
                 scratch = np.zeros((2, bound), dtype=np.int64)
-            unseen = _count(cells, split, scratch, row_unseen)
-            tables = zip((cells[:split], cells[split:]), parts, margins, scratch, marked)
+            ends = joint.codes[i], joint.codes[j], margins[0][i], margins[0][j]
+            row, surprise = _count(cells, split, scratch, rows_odd, *ends, ODD)
+            cell = cells[split + row]
+            expected = margins[0][i][ends[0][split + row]] * margins[0][j][ends[1][split + row]]
+            times = int(scratch[0, cell]), expected / split, int(scratch[1, cell])
+            odd = OddRow((i, j), row, surprise, *times)
+            tables = zip((cells[:split], cells[split:]), parts, margins, scratch)
             true, synthetic = (
-                PairSums(*_sum(own, codes[i], codes[j], of[i], of[j], counts, unique))
-                for own, codes, of, counts, unique in tables
+                PairSums(*_sum(own, codes[i], codes[j], of[i], of[j], counts))
+                for own, codes, of, counts in tables
             )
-            found.append((true, synthetic, unseen))
+            found.append((true, synthetic, odd))
         return found
 
-    true, synthetic, unseen = (
-        dict(zip(pairs, column))
-        for column in list(zip(*in_batches(count, pairs, workers, progress))) or ((), (), ())
-    )
-    margins = (margins[0], margins[1])
-    return PairCounts(joint, margins, (true, synthetic), unseen, row_unseen, row_unique)
+    columns = list(zip(*in_batches(count, pairs, workers, progress))) or [()] * 3
+    true, synthetic = (dict(zip(pairs, column)) for column in columns[:2])
+    return PairCounts(joint, (margins[0], margins[1]), (true, synthetic), columns[2], rows_odd)
 
 
 @njit(cache=True, nogil=True)
-def _count(cells, true_rows, counts, row_unseen):  # type: ignore[no-untyped-def]
-    """Fill both rows of counts; return the number of synthetic rows in cells without a true one."""
+def _count(cells, true_rows, counts, odd, first, second, of_first, of_second, least):  # type: ignore[no-untyped-def]
+    """Fill both rows of counts, and mark odd rows; return the oddest row and its surprise.
+
+    A row is odd only if its cell has at most half of the true rows that are expected of independent
+    columns, and none or half of its synthetic ones.
+    """
     for row in range(true_rows):
         counts[0, cells[row]] += 1
-    unseen = 0
     for row in range(true_rows, cells.size):
         counts[1, cells[row]] += 1
-        if counts[0, cells[row]] == 0:
-            unseen += 1
-            row_unseen[row - true_rows] = True
-    return unseen
+    oddest, most, usual = 0, 0.0, 2 * (cells.size - true_rows) / true_rows
+    for row in range(true_rows, cells.size):
+        true, made = counts[0, cells[row]], counts[1, cells[row]]
+        expected = float(of_first[first[row]]) * float(of_second[second[row]]) / true_rows
+        if 2 * true <= expected and (true == 0 or made > usual * true):
+            alike = (true + made) * true_rows / cells.size
+            surprise, apart = made * np.log(made / (true + made - alike)), expected - true
+            if true:
+                surprise += true * np.log(true / alike)
+                apart += true * np.log(true / expected)
+            surprise = max(surprise, apart)
+            if surprise > most:
+                oddest, most = row - true_rows, surprise
+            if surprise >= least:
+                odd[row - true_rows] = True
+    return oddest, most
 
 
 @njit(cache=True, nogil=True)
-def _sum(cells, first, second, of_first, of_second, counts, unique):  # type: ignore[no-untyped-def]
-    """Return the sums over occupied cells; reset the counts, and mark rows alone in a cell.
+def _sum(cells, first, second, of_first, of_second, counts):  # type: ignore[no-untyped-def]
+    """Return the sums over occupied cells, and reset the counts.
 
     By the delta method a row of cell xy moves χ²/N + 1 = Σ p r, r = p_xy/(p_x p_y), by
     h = 2 r − Σ_y p(y|x) r − Σ_x p(x|y) r, which is 0 on average, and the variance is Σ p h² / N.
@@ -362,8 +402,6 @@ def _sum(cells, first, second, of_first, of_second, counts, unique):  # type: ig
         ratio_second[second[row]] += square
         found[occupied], times[occupied] = row, count
         occupied += 1
-        if count == 1 and unique.size:
-            unique[row] = True
     influence = 0.0
     for k in range(occupied):
         i, j = first[found[k]], second[found[k]]

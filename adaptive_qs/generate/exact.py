@@ -15,9 +15,8 @@ from scipy.sparse import csr_matrix
 
 from adaptive_qs.cliques import Array, Rows, downward_closure, maximal_cliques
 from adaptive_qs.domain import Clique, Domain
-from adaptive_qs.generate.loglinear import over_rows, uniform
 from adaptive_qs.generate.zeros import SCALINGS, Zeros
-from adaptive_qs.machine import StepProgress, njit
+from adaptive_qs.machine import StepProgress
 from adaptive_qs.residual import ReferenceModel
 
 # Of all distributions p over the cells, the fit minimises
@@ -365,32 +364,21 @@ class _Dual:
 
 
 class ExactChains:
-    """Rows drawn from a fitted distribution, and later states of the same rows.
+    """Samples of rows of a fitted distribution.
 
-    The first state is a systematic sample: every run of cells in natural order has its share of the
-    rows to within one. Each further state redraws every value of a row given its others, which
-    leaves the distribution unchanged.
+    Each state is a systematic sample: every run of cells in natural order has its share of the rows
+    to within one.
     """
 
-    def __init__(
-        self, fit: ExactFit, num_rows: int, rng: np.random.Generator, workers: int
-    ) -> None:
+    def __init__(self, fit: ExactFit, num_rows: int, rng: np.random.Generator) -> None:
         self.rng = rng
         self._fit = fit
-        self._workers = workers
-        self._joint = fit.joint
-        self._probabilities = fit.probabilities
-        self._sizes = np.array(fit.joint.domain.sizes)
-        self._strides = fit.joint.strides
-        up_to = np.cumsum(fit.probabilities)
-        points = (np.arange(num_rows) + rng.random()) * (up_to[-1] / num_rows)
-        cells = np.searchsorted(up_to, points, side="right")
-        self.rows: Rows = (cells[:, None] // self._strides % self._sizes).astype(np.int32)
+        self.rows = self._draw(num_rows)
 
     def marginals(self, cliques: Iterable[Clique]) -> list[NDArray[np.float32]]:
         """Return the expected marginals of a state over these cliques."""
-        counts = self._probabilities * len(self.rows)
-        return [self._joint.marginal(counts, c).astype(np.float32) for c in cliques]
+        counts = self._fit.probabilities * len(self.rows)
+        return [self._fit.joint.marginal(counts, c).astype(np.float32) for c in cliques]
 
     def within(self, chances: Mapping[int, Array], num_rows: int) -> tuple[ExactChains, float]:
         """Return chains of a random subset of the rows, and the share of these among all rows.
@@ -399,18 +387,18 @@ class ExactChains:
             chances: by attribute, the probability to keep a row with each value: shape (n_i,).
             num_rows: rows of a state.
         """
-        domain = self._joint.domain
-        cells = self._probabilities.reshape(domain.sizes)
+        domain = self._fit.joint.domain
+        cells = self._fit.probabilities.reshape(domain.sizes)
         for attribute, chance in chances.items():
             along = [-1 if i == attribute else 1 for i in range(len(domain))]
             cells = cells * chance.reshape(along)
         share = float(cells.sum())
         fit = replace(self._fit, probabilities=cells.ravel() / (share or 1.0))
-        return ExactChains(fit, num_rows, self.rng, self._workers), share
+        return ExactChains(fit, num_rows, self.rng), share
 
     def keep(self, num_rows: int) -> ExactChains:
         """Return chains of the same distribution with another number of rows."""
-        return ExactChains(self._fit, num_rows, self.rng, self._workers)
+        return ExactChains(self._fit, num_rows, self.rng)
 
     def add_marginals(
         self, means: Sequence[NDArray[np.float32]], cliques: Sequence[Clique]
@@ -421,45 +409,12 @@ class ExactChains:
 
     def advance(self, times: int = 1) -> Rows:
         """Return the state and the next ones, one below the other, in a new array."""
-        states = np.empty((times, *self.rows.shape), dtype=self.rows.dtype)
-        for state in states:
-            state[:] = self.rows
-            self._move()
-        return states.reshape(-1, self.rows.shape[1])
+        states = np.concatenate([self.rows, *(self._draw(len(self.rows)) for _ in range(times))])
+        self.rows = states[-len(self.rows) :]
+        return states[: -len(self.rows)]
 
-    def _move(self) -> None:
-        key = int(self.rng.integers(2**63))
-        order = self.rng.permutation(self.rows.shape[1])
-
-        def block(start: int, stop: int) -> None:
-            _redraw(
-                self.rows, start, stop, order, self._probabilities, self._sizes, self._strides,
-                np.uint64(key),
-            )  # fmt: skip
-
-        over_rows(self._workers, len(self.rows), block)
-
-
-@njit(cache=True, nogil=True)
-def _redraw(rows, begin, end, order, p, sizes, strides, key):  # type: ignore[no-untyped-def]
-    for r in range(begin, end):
-        cell = 0
-        for i in range(sizes.size):
-            cell += rows[r, i] * strides[i]
-        for step in range(order.size):
-            i = order[step]
-            first = cell - rows[r, i] * strides[i]
-            total = 0.0
-            for v in range(sizes[i]):
-                total += p[first + v * strides[i]]
-            left = uniform(key, r, step) * total
-            choice = rows[r, i]
-            for v in range(sizes[i]):
-                chance = p[first + v * strides[i]]
-                if chance > 0.0:
-                    choice = v
-                    left -= chance
-                    if left < 0.0:
-                        break
-            rows[r, i] = choice
-            cell = first + choice * strides[i]
+    def _draw(self, num_rows: int) -> Rows:
+        joint, up_to = self._fit.joint, np.cumsum(self._fit.probabilities)
+        points = (np.arange(num_rows) + self.rng.random()) * (up_to[-1] / num_rows)
+        cells = np.searchsorted(up_to, points, side="right")[:, None]
+        return (cells // joint.strides % joint.domain.sizes).astype(np.int32)

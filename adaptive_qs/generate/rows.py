@@ -175,7 +175,7 @@ def fit_model(
         model = ruled_model(denoised, zeros)
         fit = fit_exactly(model, outer, [t.counts for t in singles], progress, zeros)
         if fit.gap <= 3.0:  # with hardly any noise, or many rows in zeros, chains come nearer
-            exact = ExactChains(fit, min(size, num_rows), rng, workers)
+            exact = ExactChains(fit, min(size, num_rows), rng)
             return Fitted(exact, dict(zip(listed, exact.marginals(listed))), watched)
     factor = size / max(residuals.total, 1.0)
     every = {c: coarse.target(target.scaled(factor)) for c, target in every.items()}

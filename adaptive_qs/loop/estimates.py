@@ -22,7 +22,7 @@ from adaptive_qs.generate.targets import (
     single_target,
     single_targets,
 )
-from adaptive_qs.generate.tree import Forest, list_parents, maximum_forest, mutual_information
+from adaptive_qs.generate.tree import Forest, maximum_forest, mutual_information
 from adaptive_qs.loop.expected import CellSizeHistogram
 from adaptive_qs.privacy.counts import (
     Centering,
@@ -330,6 +330,7 @@ class ImpliedPairs:
             self._levels.append(next(few, domain.chain(i)[-1]))
         self._known: dict[Clique, dict[Clique, float]] = {}
         self._edges: dict[Clique, tuple[float, Array]] = {}
+        self._followed: dict[Clique, dict[Clique, float]] = {}
 
     def refresh(self, model: ReferenceModel) -> list[Clique]:
         """Fill a model with the estimates; return pairs that changed, at their coarsest levels."""
@@ -343,13 +344,18 @@ class ImpliedPairs:
                 self._known[a, b] = known
                 self._edges[a, b] = self._edge(model, (a, b), [*precisions])
         weights = {pair: weight for pair, (weight, _) in self._edges.items() if weight > 0}
-        forest, fill = maximum_forest(range(len(domain)), weights), dict[Clique, Fill]()
-        for a in forest:
-            for b, product in self._follow(forest, a).items():
-                if a < b and (a, b) not in measured:
-                    ends = self._levels[a], self._levels[b]
-                    scale = np.outer(*(np.sqrt(model.shares(k)) for k in ends))
-                    fill[a, b] = ends, product * scale
+        forest = maximum_forest(range(len(domain)), weights)
+        edges: list[Clique] = [(a, b) for a in forest for b in forest[a] if a < b]
+        followed = {edge: self._known[edge] for edge in edges}
+        fill = {pair: held for pair, held in model.fill.items() if pair not in measured}
+        if followed != self._followed:
+            self._followed, fill = followed, dict[Clique, Fill]()
+            for a in forest:
+                for b, product in self._follow(forest, a).items():
+                    if a < b and (a, b) not in measured:
+                        ends = self._levels[a], self._levels[b]
+                        scale = np.outer(*(np.sqrt(model.shares(k)) for k in ends))
+                        fill[a, b] = ends, product * scale
         before, nothing = model.fill, ((), np.zeros(0))
         model.fill_with(fill)
         every = before.keys() | fill.keys()
@@ -360,18 +366,17 @@ class ImpliedPairs:
     def _follow(self, forest: Forest, root: int) -> dict[int, Array]:
         """Return the product of M along the path to each column that is not too far."""
         products: dict[int, Array] = {}
-        for i, parent in list_parents(forest, root).items():
-            ends = self._levels[root], self._levels[i]
-            if parent is None or self._domain.size(ends) > MOST_FORMED:
+        left: list[tuple[int, int, Array | None]] = [(root, i, None) for i in forest[root]]
+        while left:
+            i, j, before = left.pop()
+            step = self._edges[min(i, j), max(i, j)][1]
+            step = step if i < j else step.T
+            if before is not None and len(before) * step.shape[1] > MOST_FORMED:
                 continue
-            step = self._edges[min(i, parent), max(i, parent)][1]
-            product = step if parent < i else step.T
-            if parent != root:
-                if parent not in products:
-                    continue
-                product = products[parent] @ product
-            if (product * product).sum() >= LEAST_NORM**2:
-                products[i] = product
+            product = step if before is None else before @ step
+            if np.vdot(product, product) >= LEAST_NORM**2:
+                products[j] = product
+                left += [(j, k, product) for k in forest[j] if k != i]
         return products
 
     def _edge(

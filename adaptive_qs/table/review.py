@@ -121,10 +121,12 @@ def _change(schema: Schema, content: dict[str, Any], topic: Topic, part: str) ->
         for key in ("values", "ordered", "groups"):
             column.pop(key, None)
         column |= {"private_values": MOST_VALUES, "catch_all": "other"}
-    elif not (found := re.fullmatch(r"(.+?)\.\.(.+)", ends)):
-        raise InputError(f"{part!r} has no limits. Type them as {name}=0..100.")
     else:
-        _limit(column, found[1].strip(), found[2].strip())
+        try:
+            low, high = re.fullmatch(r"(.+?)\.\.(.+)", ends).groups()  # type: ignore[union-attr]
+            _limit(column, low.strip(), high.strip())
+        except (AttributeError, ValueError):
+            raise InputError(f"{part!r} has no limits. Type them as {name}=0..100.") from None
 
 
 def _count_marker(column: dict[str, Any]) -> None:
@@ -139,7 +141,7 @@ def _count_marker(column: dict[str, Any]) -> None:
         raise InputError(f"{column['name']!r} has words among numbers, which can only be missing.")
     starts = set(column.get("bin_starts") or range(column["min"], column["max"] + 1))
     for value in map(int, markers):
-        starts |= {column["max"] + 1} & {*range(value)} | {value}
+        starts |= {column["max"] + 1, value} if column["max"] < value else {value}
         starts |= {value + 1} if value < column["min"] else set()
         column |= {"min": min(value, column["min"]), "max": max(value, column["max"])}
     column["bin_starts"] = sorted(starts)

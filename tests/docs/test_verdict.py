@@ -33,7 +33,7 @@ def test_every_word_of_the_verdict_is_in_the_guide():
 
 def test_every_threshold_is_in_the_guide():
     shares = (scale.CLOSE, scale.USABLE, models.SMALL_LOSS, rules.BROKEN, associations.WEAK_LOST,
-              associations.LEAST_OFF_PART, scale.GONE, scale.STEP_ERROR, rows.UNSEEN,
+              associations.LEAST_OFF_PART, scale.GONE, scale.STEP_ERROR, rows.ODD_SHARE,
               rows.IMPOSSIBLE, rows.COPIED, columns.LOST_COLUMN, columns.MOVED_MEAN)  # fmt: skip
     for share in shares:
         assert f"{100 * share:g}%" in SECTION

@@ -10,6 +10,7 @@ from adaptive_qs.evaluation.associations import Association
 from adaptive_qs.evaluation.checks import CHECKS, Comparison, Finding
 from adaptive_qs.evaluation.columns import column_pairs
 from adaptive_qs.evaluation.evaluation import Evaluation, Promised
+from adaptive_qs.evaluation.groups import GroupFacts
 from adaptive_qs.evaluation.marginals import MarginalsCheck, WorkloadDistance, marginals_sentence
 from adaptive_qs.evaluation.models import ModelSettings, Spread, Utility
 from adaptive_qs.evaluation.queries import PartError, QueryError
@@ -62,7 +63,7 @@ def queries():
     return QueryError((single, pairs))
 
 
-RULES = RuleFacts((RuleCheck("city determines age", "found", 0.0, 0.07, 0.5),), None, None)
+RULES = RuleFacts((RuleCheck("city determines age", "found", 0.0, 0.07, 0.5),), None, 0.0, ())
 
 
 def made_evaluation(schema=None, ways=2, l1=0.25, v=(0.5, 0.125), pair=None, **changes):
@@ -82,7 +83,7 @@ def made_evaluation(schema=None, ways=2, l1=0.25, v=(0.5, 0.125), pair=None, **c
         "rows": RowChecks(0.0123, 0.01, 0.02, 0.003, 0.3, 0.4),
         "rules": RULES,
         "values": (),
-        "group_means": (),
+        "group_means": GroupFacts(()),
         "workload": WorkloadDistance(tuple(cliques)),
         "columns": column_pairs(pair),
         "association": Association(

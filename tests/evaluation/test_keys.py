@@ -58,7 +58,7 @@ def test_the_verdict_sees_keys_that_are_lost_on_every_level(synthetic, poor):
 def test_group_means_are_about_a_column_of_the_table_itself():
     judged = evaluate_set(TRUE, OTHER, DEEP)
     compared = {
-        name: [{means.column.name, means.by} for means in part.facts["group_means"]]
+        name: [{means.column.name, means.by} for means in part.facts["group_means"].pairs]
         for name, part in judged.tables.items()
     }
     assert any(compared.values())

@@ -11,11 +11,10 @@ from scipy.stats.contingency import association as scipy_association
 from adaptive_qs.domain import Domain
 from adaptive_qs.evaluation import tables
 from adaptive_qs.evaluation.associations import associate, cramers_v
-from adaptive_qs.evaluation.rows import unseen_pairs
 from adaptive_qs.evaluation.tables import JointCodes, PairSums, TablePair, count_pairs
 from adaptive_qs.table.coded import CodedTable
 
-from .tables import joint, rows_of, table
+from .tables import joint, table
 
 DOMAIN = Domain.from_sizes({"a": 4, "b": 3, "c": 9, "one": 1, "d": 6})
 
@@ -102,24 +101,6 @@ def test_tiny_tables_have_finite_associations():
         found = associate(count_pairs(joint(true, [(0, 0)], {"a": 3, "b": 2})))
         for matrix in found.cramers_v:
             assert np.isfinite(matrix).all()
-
-
-def test_unseen_pairs_are_those_that_no_true_row_has():
-    pair = TablePair(dependent(40, 3), dependent(60, 4))
-    true, made = rows_of(pair.true), rows_of(pair.synthetic)
-    pairs = [(i, j) for i in range(5) for j in range(i + 1, 5)]
-    seen = {(i, j): [(row[i], row[j]) for row in true] for i, j in pairs}
-    new = [[(row[i], row[j]) not in seen[i, j] for i, j in pairs] for row in made]
-    alone = [[seen[i, j].count((row[i], row[j])) == 1 for i, j in pairs] for row in true]
-    found = unseen_pairs(count_pairs(JointCodes(pair)))
-    assert found.share == pytest.approx(np.any(new, axis=1).mean())
-    assert found.share > 0
-    assert found.expected_if_redrawn == pytest.approx(np.any(alone, axis=1).mean())
-    shares = dict(zip(pairs, np.mean(new, axis=0)))
-    assert dict(found.worst) == {
-        DOMAIN.clique_names(key): pytest.approx(share) for key, share in shares.items() if share
-    }
-    assert [*found.worst] == sorted(found.worst, key=lambda pair: -pair[1])
 
 
 def test_many_columns_are_quick_and_small():

@@ -121,28 +121,39 @@ def test_one_value_only_is_kept_or_not():
 # Group means.
 
 
-def test_group_means_are_those_of_pandas_and_the_strongest_pairs_come_first():
+def means_of(true, made, schema=SCHEMA, workload=1):
+    """The comparison of prices by district."""
+    facts = evaluate(true, made, schema, workload).group_means
+    return next(m for m in facts.pairs if (m.column.name, m.by) == ("price", "district"))
+
+
+def test_means_and_medians_by_groups_are_those_of_pandas():
     evaluation = evaluate(TRUE, SPREAD, SCHEMA)
-    (found,) = evaluation.group_means  # nothing else depends on the district
-    assert (found.column.name, found.by, found.number) == ("price", "district", 3)
-    true, made = (t.groupby("district").price.agg(["mean", "count"]) for t in (TRUE, SPREAD))
-    assert [g.label for g in found.groups] == ["isle", "north", "south"]  # which differs, first
-    for group in found.groups:
-        assert group.rows == (true["count"][group.label], made["count"][group.label])
-        assert group.means == pytest.approx((true["mean"][group.label], made["mean"][group.label]))
-    weight = true["count"] / true["count"].sum()
-    error = math.sqrt((weight * (made["mean"] - true["mean"]) ** 2).sum())
+    facts = evaluation.group_means
+    (strong,) = facts.strongest  # nothing else depends on the district
+    found = means_of(TRUE, SPREAD)
+    assert (found.column.name, found.by) == (strong.column.name, strong.by) == ("price", "district")
+    wanted = [
+        t.groupby("district").price.agg(
+            ["count", "mean", lambda x: np.quantile(x.dropna(), 0.5, method="inverted_cdf")]
+        ).loc[list(found.labels)].to_numpy().T
+        for t in (TRUE, SPREAD)
+    ]  # fmt: skip
+    for k, figures in enumerate((found.rows, found.means, found.medians)):
+        assert figures == pytest.approx(np.stack([each[k] for each in wanted]))
+    weight = wanted[0][0] / wanted[0][0].sum()
     overall = TRUE.price.mean()
+    error = math.sqrt((weight * (wanted[1][1] - wanted[0][1]) ** 2).sum())
     assert found.error == pytest.approx(error)
-    assert found.spread == pytest.approx(math.sqrt((weight * (true["mean"] - overall) ** 2).sum()))
-    assert "for “isle” is" in evaluation.findings["group_means"].said
+    assert found.spread == pytest.approx(math.sqrt((weight * (wanted[0][1] - overall) ** 2).sum()))
+    assert "“isle” (" in evaluation.findings["group_means"].said
     content = evaluation.as_json()
     values = {entry["attribute"]: entry for entry in content["values"]}
     assert values["day"]["unit"] == "seconds since 1970"
     assert values["price"]["true"]["quantiles"].keys() == {"p5", "p25", "p50", "p75", "p95"}
     assert values["price"]["off"] > 1 > values["age"]["off"]
-    (means,) = content["group_means"]
-    assert means["groups"][1]["mean"]["true"] == pytest.approx(true["mean"]["north"])
+    (group,) = [g for g in content["group_means"]["groups"] if g["value"] == "isle"]
+    assert group["median"]["true"] == pytest.approx(wanted[0][2][found.labels.index("isle")])
 
 
 def test_the_error_of_fresh_samples_is_the_one_expected():
@@ -150,15 +161,16 @@ def test_the_error_of_fresh_samples_is_the_one_expected():
     26 % of the whole; four times that."""
     errors, fresh = [], []
     for seed in range(30):
-        (found,) = evaluate(TRUE, people(100 + seed), SCHEMA, 1).group_means
+        found = means_of(TRUE, people(100 + seed))
         errors.append(found.error**2)
         fresh.append(found.fresh**2)
-        assert found.off <= 0.15
+        assert found.lost <= 0.15
+        assert not (found.off >= 1).any()
     assert np.mean(errors) == pytest.approx(np.mean(fresh), rel=4 * math.sqrt(2 / 30))
 
 
-def test_groups_that_differ_are_shown_before_larger_ones():
-    """The smallest of 30 groups has another mean; 20 are shown."""
+def test_the_group_that_is_furthest_off_times_its_rows_comes_first():
+    """The means of three of 30 groups are moved."""
     rng = np.random.default_rng(6)
     group = rng.choice(30, 6_000, p=np.arange(30, 0, -1) / 465)
     group[:20] = 29
@@ -169,13 +181,15 @@ def test_groups_that_differ_are_shown_before_larger_ones():
     ]})  # fmt: skip
     pay = 100 + 10 * group + rng.integers(0, 20, 6_000)
     true = pd.DataFrame({"group": np.array(names)[group], "pay": pay})
-    made = true.assign(pay=np.where(group == 29, 100, pay))
+    moved = np.select([group == 29, group == 2, group == 4], [100, pay * 2, pay + 80], pay)
+    made = true.assign(pay=moved)
     evaluation = evaluate(true, made, schema)
-    (found,) = evaluation.group_means
-    assert (found.groups[0].label, found.far, found.number, len(found.groups)) == ("g29", 1, 30, 20)
+    ranked = evaluation.group_means.ranked
+    assert [means.labels[k] for means, k in ranked] == ["g2", "g4", "g29"]
     finding = evaluation.findings["group_means"]
-    assert "The mean of “pay” for “g29” is " in finding.said
-    assert "Showing 20 of 30 groups: those that differ" in finding.figures[0].caption
+    assert "far off in 3 of 30 groups: " in finding.said
+    assert "“pay” for “g2” (130.0, now 260.0, +100\u00a0%), mean “pay” for “g4”" in finding.said
+    assert len(finding.figures[0].rows) == 3
 
 
 def test_values_that_are_frequent_by_chance_are_not_lost():

@@ -35,7 +35,7 @@ def chains_of(kind, seed=0, workers=1, rows=ROWS):
     rng = np.random.default_rng(seed)
     if kind == "exact":
         fit = ExactFit(Joint(DOMAIN), joint.ravel(), 1.0, 0.0, 1, 0.0)
-        return ExactChains(fit, rows, rng, workers), joint
+        return ExactChains(fit, rows, rng), joint
     return chains_from(model, joint, CLIQUES, drawn_rows(joint, rows, seed), rng), joint
 
 
@@ -110,7 +110,7 @@ def test_a_condition_without_rows_is_refused():
     empty = joint.copy()
     empty[1] = 0
     fit = ExactFit(Joint(DOMAIN), (empty / empty.sum()).ravel(), 1.0, 0.0, 1, 0.0)
-    model = replace(model, chains=ExactChains(fit, ROWS, model.chains.rng, 1))
+    model = replace(model, chains=ExactChains(fit, ROWS, model.chains.rng))
     with pytest.raises(NoRowsError):
         select_boxes(DOMAIN, model, [{0: np.eye(3)[1]}], 100)
 

@@ -81,11 +81,20 @@ def test_answers_change_what_they_name(proposed):
 
 @pytest.mark.parametrize(
     ("topic", "text"),
-    [("order", "town"), ("limits", "height"), ("limits", "height=9..1"), ("rule", "2")],
-)
+    [
+        ("order", "town"), ("rule", "2"), ("limits", "height"), ("limits", "height=9..1"),
+        ("limits", "height=nan..inf"), ("limits", "height=1e9.."),
+    ],
+)  # fmt: skip
 def test_an_answer_that_cannot_be_followed_is_refused(proposed, topic, text):
     with pytest.raises(InputError):
         answer(proposed, topic, text)
+
+
+def test_a_marker_of_any_size_can_be_a_value():
+    table = pd.DataFrame({"hours": [*range(60), 999_999_999] * 20})
+    found = answered(propose(table), missing="hours", limits="").column("hours")
+    assert (found.max, found.bin_starts[-2:]) == (999_999_999, (60, 999_999_999))
 
 
 def test_the_owner_is_shown_what_of_the_rows_generated_cells_and_clipped_limits_have():
