@@ -70,10 +70,10 @@ def linked_rows(
 ) -> Iterator[Rows]:
     """Rows that have these first columns, in this order, and marginals that match the noisy ones.
 
-    Arguments are those of :func:`~adaptive_qs.generate.rows.synthesize_rows`, ``given`` the codes of
-    the first attributes, shape (rows, some), at least one row, and ``population`` these codes among
-    the rows that were measured, where the ``given`` ones were chosen by what they are. ``zeros`` are
-    of other attributes. Yield codes, shape (some, attributes), one page after the other.
+    Arguments are as for :func:`~adaptive_qs.generate.rows.synthesize_rows`. ``given`` has codes of
+    the first attributes, shape (rows, some), at least one row; ``population`` has these codes of
+    the rows that were measured, if the given rows were chosen by what they are. No zero contains
+    given attributes. Yield codes, shape (some, attributes), one page after the other.
     """
     settings = settings or SynthesisSettings()
     fitting = progress and partial(progress, "fit")

@@ -273,7 +273,7 @@ class Copula:
         factor = (vectors[:, -1:] * np.sqrt(values[-1:])).clip(-0.99, 0.99).sum(axis=1)
         return cls(ends, partners, dict(zip(names, factor)))
 
-    def places(self, rows: Rows, wanted: Sequence[int], rng: Generator) -> dict[int, Array]:
+    def places(self, rows: Rows, columns: Sequence[int], rng: Generator) -> dict[int, Array]:
         """Draw normal scores of rows given their codes, by one Gibbs sweep.
 
         It begins with scores that follow one factor. Scores in codes narrower than ``WIDE`` are
@@ -281,7 +281,7 @@ class Copula:
         """
         codes = {i: np.minimum(rows[:, i], self.ends[i].size - 1) for i in self.partners}
         wide = {i: np.append(np.diff(self.ends[i]) > WIDE, False)[codes[i]]
-                for i in wanted if i in codes}  # fmt: skip
+                for i in columns if i in codes}  # fmt: skip
         if not wide:
             return {}
         ndtr, ndtri = scipy.special.ndtr, scipy.special.ndtri

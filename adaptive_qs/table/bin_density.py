@@ -301,7 +301,7 @@ def _slopes(ends: Array, counts: Array, single: NDArray[np.bool_]) -> tuple[Arra
 
     Also return the scales of tails (in units, negative to the left; 0 for other codes). The rows of
     an outermost code alone decide its decline if the density next to it does not fall outwards:
-    then it falls as the inverse square of the distance. ``ends`` are those of every code, minus the
+    then it falls as the inverse square of the distance. Every code has two ``ends``, minus the
     middle, in units; ``single`` are codes of one point.
     """
     logs = np.log(np.maximum(counts, LEAST_ROWS) / np.maximum(np.diff(ends)[:, 0], LEAST_WIDTH))
