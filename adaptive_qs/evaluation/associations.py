@@ -1,9 +1,10 @@
-"""Associations of columns in both tables, and which of them are lost or new."""
+"""Associations and correlations of columns in both tables, and which are lost or new."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from functools import partial
 from typing import Any
 
@@ -394,3 +395,75 @@ def _change_table(caption: str, changes: Changes, printed: int) -> checks.Table:
         checks.number("change", partial(signed, digits=3)),
     )  # fmt: skip
     return checks.Table(caption, columns, rows, printed)
+
+
+# Correlations of numbers.
+
+CORRELATED, CHANGED = 3e7, 0.2
+"""Number of cells above which only every k-th row is correlated, and difference of a rank
+correlation from which on it is named."""
+
+
+@dataclass(frozen=True)
+class Correlation:
+    """The correlations of two columns of numbers or dates, in the true and the synthetic table.
+
+    Those by ranks are Spearman's, the others Pearson's.
+    """
+
+    names: tuple[str, str]
+    true: float
+    synthetic: float
+    true_by_ranks: float
+    synthetic_by_ranks: float
+    changed: bool
+
+
+class CorrelationsCheck(Check):
+    """Whether the correlations of numbers are kept."""
+
+    name, title, about, first = "correlations", "Correlations of numbers", "correlations", True
+    uses = ("pairs of columns",)
+    rules = (
+        Word("some changed", "fair", lambda found: any(c.changed for c in found)),
+        Word("kept", "good"),
+    )
+
+    def measure(self, comparison: Comparison) -> tuple[Correlation, ...]:
+        """Compare the correlations of all columns of numbers or dates, largest change first."""
+        import pandas as pd
+
+        pair, columns, found = comparison.pair, comparison.schema.columns, list[Matrix]()
+        for table in (0, 1):
+            amounts = {c.name: pair.find_amounts(c, table) for c in columns}
+            frame = pd.DataFrame(amounts, range(comparison.rows[table]))
+            frame = frame.astype(float).iloc[:: max(1, math.ceil(frame.size / CORRELATED))]
+            pearson = (each.corr(min_periods=LEAST_OFF) for each in (frame, frame.rank()))
+            found += [each.to_numpy() for each in pearson]
+        deviation = DEVIATIONS * math.sqrt(sum(1 / rows for rows in comparison.rows))
+        compared = []
+        for i, j in zip(*np.nonzero(np.triu(~np.isnan(found[0]), 1))):
+            plain, by_ranks, other, ranks = (float(np.nan_to_num(each[i, j])) for each in found)
+            changed = abs(ranks - by_ranks) >= max(CHANGED, deviation * (1 - by_ranks**2))
+            names = columns[i].name, columns[j].name
+            both = Correlation(names, plain, other, by_ranks, ranks, changed)
+            compared.append((-max(abs(other - plain), abs(ranks - by_ranks)), i, j, both))
+        return tuple(each[-1] for each in sorted(compared, key=lambda each: each[:3]))
+
+    def judge(self, facts: Sequence[Correlation], evaluation: Any) -> Finding | None:
+        """Name the correlations that changed."""
+        if not facts:
+            return None
+        moved = [f"{combination(c.names)} ({signed(c.true_by_ranks)}, now "
+                 f"{signed(c.synthetic_by_ranks)})" for c in facts if c.changed]  # fmt: skip
+        pairs = counted(len(facts), "pair")
+        text = f"The correlations of {pairs} of numbers are kept."
+        if moved:
+            text = f"Rank correlations that changed, {len(moved):,} of {pairs} of numbers: "
+            text += f"{checks.named(moved)}."
+        heads = ("true", "synthetic", "by ranks: true", "synthetic")
+        columns = (checks.COLUMNS, *(checks.number(head, signed) for head in heads))
+        caption = "Correlations (Pearson) and rank correlations (Spearman), largest change first"
+        rows = [astuple(c)[:5] for c in facts[:LISTED]]
+        figure = checks.Table(caption, columns, rows)
+        return Finding(*self.word_for(facts), text, figures=(figure,))

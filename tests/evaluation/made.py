@@ -84,6 +84,7 @@ def made_evaluation(schema=None, ways=2, l1=0.25, v=(0.5, 0.125), pair=None, **c
         "rules": RULES,
         "values": (),
         "group_means": GroupFacts(()),
+        "correlations": (),
         "workload": WorkloadDistance(tuple(cliques)),
         "columns": column_pairs(pair),
         "association": Association(
