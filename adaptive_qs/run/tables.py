@@ -345,14 +345,8 @@ def measure(
 ) -> Release:
     """Run the loop; with learning, the only step that costs privacy.
 
-    Args:
-        counter: counts the private rows.
-        schema: their public description.
-        workload: the marginals that matter, over the codes of the table.
-        target: the budget of the run.
-        work: how to spend what the ledger of ``mechanisms`` has left of it.
-        mechanisms: charges, then draws.
-        clock: Reports the phase "loop".
+    ``work`` says how to spend what the ledger of ``mechanisms`` has left of the ``target``. The
+    clock reports the phase "loop".
 
     Raises:
         ResourceExceeded: the table has more rows than can be counted; nothing is spent.
