@@ -285,12 +285,8 @@ class LoopBudget:
         anything else is known, a round that moved by no more than noise lowers the price. This
         stands for Fuentes et al., Algorithm 7, whose pseudo-code compares the estimate with the
         true marginal: with that the rounds would depend on private counts.
-
-        Args:
-            spent: on the round.
-            moved: L1 distance between the chosen marginal's new and old estimate (rows).
-            expected: L1 error expected of the new estimate (rows).
-            weight: of the marginal.
+        ``moved`` is the L1 distance between the chosen marginal's new and old estimate, and
+        ``expected`` the L1 error of the new one (rows).
         """
         found = math.sqrt(max(moved**2 - expected**2, 0.0))
         gained = weight * found * (1 - expected / moved) if found else 0.0

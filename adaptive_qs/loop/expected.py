@@ -340,13 +340,8 @@ def mean_error(
     """Return the mean L1 error (share of the rows) of marginals if each got as much budget.
 
     Where it is large the budget suffices for groups of codes or for some of them only, where it is
-    small for all of them. Without any it is 0.
-
-    Args:
-        shares: of the codes of each column, all of which are taken to be independent.
-        total: number of rows.
-        candidates: marginals over codes.
-        rho: for all marginals of several columns together.
+    small for all of them. Without any it is 0. Columns, with these shares of codes, are taken to be
+    independent; candidates are over codes, and ``rho`` is for all of several columns together.
     """
     several = [clique for clique in candidates if len(clique) > 1]
     total = max(total, 1.0)

@@ -361,14 +361,8 @@ def initial_share(
     weighs them, and what it adds to them, would have for all of the budget, divided evenly among
     combinations. That is least where s / (1 − s) = (a/b)^(2/3). Only combinations are measured that
     are left with less than ``DEPENDENCE``, so b is at most half of it, the mean if they are left
-    with anything up to it. The share is kept between 0.1 and 0.9.
-
-    Args:
-        workload: what matters.
-        candidates: its marginals.
-        rho: of the whole run.
-        total: the noisy number of rows.
-        codes: as for :func:`one_way_precisions`.
+    with anything up to it. The share is kept between 0.1 and 0.9. ``rho`` is that of the whole run,
+    ``total`` the noisy number of rows, ``codes`` as for :func:`one_way_precisions`.
     """
     several = [clique for clique in candidates if len(clique) > 1]
     if not several:
