@@ -280,9 +280,8 @@ class Copula:
         NaN: they hardly follow from the other columns.
         """
         codes = {i: np.minimum(rows[:, i], self.ends[i].size - 1) for i in self.partners}
-        wide = {i: np.append(np.diff(self.ends[i]) > WIDE, False)[codes[i]]
-                for i in columns if i in codes}  # fmt: skip
-        if not wide:
+        flags = {i: np.append(np.diff(self.ends[i]) > WIDE, False) for i in codes}
+        if not (wide := {i: flags[i][codes[i]] for i in columns if i in codes}):
             return {}
         ndtr, ndtri = scipy.special.ndtr, scipy.special.ndtri
         some = np.flatnonzero(np.any([*wide.values()], axis=0))

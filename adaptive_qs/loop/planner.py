@@ -171,14 +171,9 @@ class ConditionalPlanner:
         concave in its variance. So each step replaces it by its tangent, whose minimum is a
         water-filling that is nowhere worse (Hunter and Lange 2004); a marginal that is beyond
         measuring loses its weight on the way.
-
-        Args:
-            errors: L1 errors (rows) that some noise (standard deviations of a cell, rows) leaves of
-                some candidates.
-            precision: λ_τ held for each residual of the closure (1 / rows²).
-            budget: Σ p_τ x_τ available, 2ρ.
-            priorities: w_γ of the candidates.
-            rows: positions of the candidates to measure, ascending; by default all.
+        ``errors`` are L1 errors (rows) that some noise (standard deviation of a cell) leaves of some
+        candidates, ``precision`` is λ_τ held for each residual (1 / rows²), ``budget`` Σ p_τ x_τ,
+        ``priorities`` w_γ, and ``rows`` the ascending positions of candidates, by default of all.
         """
         rows = np.arange(len(self._row)) if rows is None else rows
         inside = self._variance_weights[rows]
