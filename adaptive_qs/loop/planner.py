@@ -171,7 +171,7 @@ class ConditionalPlanner:
         concave in its variance. So each step replaces it by its tangent, whose minimum is a
         water-filling that is nowhere worse (Hunter and Lange 2004); a marginal that is beyond
         measuring loses its weight on the way.
-        ``errors`` are L1 errors (rows) that some noise (standard deviation of a cell) leaves of some
+        ``errors`` are L1 errors (rows) that some noise (standard deviation of a cell) leaves of
         candidates, ``precision`` is λ_τ held for each residual (1 / rows²), ``budget`` Σ p_τ x_τ,
         ``priorities`` w_γ, and ``rows`` the ascending positions of candidates, by default of all.
         """

@@ -165,6 +165,7 @@ class Tables:
 
 def check_tables(schema: TableSet, options: SynthesizeOptions) -> CheckedRun[Tables]:
     """Return a run that makes synthetic tables, after all checks that need no rows.
+
     Each marginal of the workload is measured in every table that has all of its columns, of which
     one is its own and the others are its own or of its ancestors. The root has the public rows.
 
