@@ -166,11 +166,8 @@ class Tables:
 def check_tables(schema: TableSet, options: SynthesizeOptions) -> CheckedRun[Tables]:
     """Return a run that makes synthetic tables, after all checks that need no rows.
 
-    Args:
-        schema: The schema of the tables.
-        options: The options as the user gave them. Each marginal of the workload is measured in
-            every table that has all of its columns, of which one is its own and the others are its
-            own or of its ancestors. Public rows are those of the root.
+    Each marginal of the workload is measured in every table that has all of its columns, of which
+    one is its own and the others are its own or of its ancestors. The root has the public rows.
 
     Raises:
         InputError: If a parameter or the workload is invalid, a schema is unreviewed, or the budget
@@ -345,14 +342,8 @@ def measure(
 ) -> Release:
     """Run the loop; with learning, the only step that costs privacy.
 
-    Args:
-        counter: counts the private rows.
-        schema: their public description.
-        workload: the marginals that matter, over the codes of the table.
-        target: the budget of the run.
-        work: how to spend what the ledger of ``mechanisms`` has left of it.
-        mechanisms: charges, then draws.
-        clock: Reports the phase "loop".
+    ``work`` says how to spend what the ledger of ``mechanisms`` has left of the ``target``. The
+    clock reports the phase "loop".
 
     Raises:
         ResourceExceeded: the table has more rows than can be counted; nothing is spent.
