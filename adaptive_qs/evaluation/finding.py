@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Collection, Iterator, Sequence
 from functools import cached_property
-from itertools import combinations, pairwise, permutations
+from itertools import combinations, permutations
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_qs.errors import DataError, InputError
+from adaptive_qs.errors import DataError
 from adaptive_qs.evaluation.rules import (
     GLANCE,
     Determination,
@@ -32,7 +32,6 @@ from adaptive_qs.table.columns.base import ColumnBase
 from adaptive_qs.table.conditions import Mask, Values
 from adaptive_qs.table.encode import read_with_amounts
 from adaptive_qs.table.grammar import written, written_value
-from adaptive_qs.table.rules import Ruleset
 from adaptive_qs.table.schema import DeclaredRule, Schema
 
 WIDE, MOST_WIDE, MOST_FOUND, MOST_TRIED = 20, 30, 10, 60
@@ -73,7 +72,7 @@ def found_rules(
     keys = [each for each in _dependencies(views) if frozenset(each.names) not in equal]
     settled = {frozenset(rule.names) for rule, _ in orders}
     found = [*orders, *zip(keys, check_rules(joint, keys, "found"))]
-    texts = [*_equations(joint.pair, schema), *_near(views), *_implied(views, keys, settled)]
+    texts = [*_equations(joint.pair, schema), *_spans(views), *_implied(views, keys, settled)]
     found += [each for text in texts if (each := _telling(joint, schema, text))]
     found = [each for each in found if not equivalent_texts(each[0]) & set(declared)]
     kept = [(rule, check) for rule, check in found if _rows_broken(check) >= LEAST_BROKEN]
@@ -101,11 +100,14 @@ def propose_rules(table: Any, schema: Schema) -> Schema:
     kept = []
     for rule, check in found_rules(joint, schema):
         values = rule.list_values(joint, schema) if isinstance(rule, Determination) else ()
-        with contextlib.suppress(InputError):
-            Ruleset.of(schema.columns, [(rule.text, values)])
-            why = f"all rows keep it; {share(_rows_broken(check))} of independent rows would not"
-            kept.append(DeclaredRule(rule=rule.text, table=values, open=("rule",), why=(why,)))
-    return schema.changed(rules=(*schema.rules, *kept))
+        why = f"all rows keep it; {share(_rows_broken(check))} of independent rows would not"
+        kept.append(DeclaredRule(rule=rule.text, table=values, open=("rule",), why=(why,)))
+    with contextlib.suppress(ValueError):
+        return schema.changed(rules=(*schema.rules, *kept))
+    for added in kept:
+        with contextlib.suppress(ValueError):
+            schema = schema.changed(rules=(*schema.rules, added))
+    return schema
 
 
 def _listed_columns(
@@ -401,9 +403,6 @@ cannot be within it, in parts of that in all rows beyond; the same for missing v
 maximum number of different amounts of a column with limits for values."""
 
 
-# Comparisons, differences and ratios, sums and products.
-
-
 def _telling(
     joint: JointCodes, schema: Schema, text: str, least: float = LEAST_BROKEN
 ) -> tuple[Rule, RuleCheck] | None:
@@ -447,30 +446,17 @@ def _strictest(
     return next(filter(None, (_telling(joint, schema, text, least) for text in texts)), None)
 
 
-def _near(views: Sequence[_View]) -> Iterator[str]:
-    """Yield limits of the ratio of successive positive numbers, and of the time between moments."""
-    for x, y in pairwise(views):
-        if {x.column.kind, y.column.kind} != {"numbers"} or not (x.exact and y.exact):
-            continue
-        a, b = (np.asarray(view.amounts)[x.known & y.known] for view in (x, y))
-        if len(a) and min(a.min(), b.min()) > 0:
-            yield f"{y.name} <= {_rounded((b / a).max(), 1)} * {x.name}"
-            yield f"{y.name} >= {_rounded((b / a).min(), -1)} * {x.name}"
+def _spans(views: Sequence[_View]) -> Iterator[str]:
+    """Yield limits of the time between two moments."""
     moments = [view for view in views if view.column.kind == "moments" and view.exact]
     for x, y in permutations(moments, 2):
         span = (np.asarray(y.amounts) - np.asarray(x.amounts))[x.known & y.known]
         if len(span) and span.min() >= 0:
-            yield f"{y.name} <= {x.name} + {_rounded(span.max() / DAY, 1)} days"
+            yield f"{y.name} <= {x.name} + {int(np.ceil(span.max() / DAY))} days"
             for unit, seconds in (("years", 365.2425 * DAY), ("days", DAY), ("minutes", 60)):
                 if (least := int(span.min() // seconds)) > 1:
                     yield f"{y.name} >= {x.name} + {least} {unit}"
                     break
-
-
-def _rounded(value: float, direction: int) -> str:
-    """Return a positive number with two digits, rounded up (1) or down (-1)."""
-    unit = 10.0 ** (np.floor(np.log10(max(value, 1e-9))) - 1)
-    return f"{direction * np.ceil(direction * value / unit - 1e-9) * unit:.12g}"
 
 
 def _equations(pair: TablePair, schema: Schema) -> Iterator[str]:

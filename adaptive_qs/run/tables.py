@@ -161,11 +161,8 @@ class Tables:
 def check_tables(schema: TableSet, options: SynthesizeOptions) -> CheckedRun[Tables]:
     """Return a run that makes synthetic tables, after all checks that need no rows.
 
-    Args:
-        schema: The schema of the tables.
-        options: The options as the user gave them. Each marginal of the workload is measured in
-            every table that has all of its columns, of which one is its own and the others are its
-            own or of its ancestors. Public rows are those of the root.
+    Each marginal of the workload is measured in every table that has all of its columns, of which
+    one is its own and the others are its own or of its ancestors. The root has the public rows.
 
     Raises:
         InputError: If a parameter or the workload is invalid, a schema is unreviewed, or the budget
