@@ -48,12 +48,10 @@ LOOP_STEPS = 1_000
 
 @dataclass(frozen=True)
 class QueryStrategies:
-    """Queries other than the cells of marginals that a table is to serve.
+    """Queries over a domain other than the cells of marginals that a table is to serve.
 
-    Attributes:
-        make: Makes the queries over a domain.
-        queries: The queries over this domain.
-        strategies: how single columns are measured for them.
+    ``make`` makes them over another domain. ``strategies`` is how single columns are measured for
+    them.
     """
 
     make: Callable[[Domain], QueryWorkload]
@@ -64,9 +62,8 @@ class QueryStrategies:
     def of(cls, spec: Any, domain: Domain) -> Self | None:
         """Return the queries of a workload; None if it requests cells alone.
 
-        Raises:
-            WorkloadError: they do not fit the domain.
-            ResourceExceeded: there are too many of them, or they are too large.
+        WorkloadError is raised if they do not fit the domain, ResourceExceeded if they are too
+        large.
         """
         make = other_queries(spec)
         return None if make is None else cls._made(make, domain)
@@ -86,8 +83,6 @@ class Tables:
     """The loop on a domain; see :class:`~adaptive_qs.run.states.Work`.
 
     Attributes:
-        workload: The marginals that can be measured.
-        limits: ceilings of memory and threads.
         rho: what learning leaves of the budget, for one row of what is published.
         levels: one of :data:`~adaptive_qs.loop.LEVELS`.
         left_out: Requested marginals that cannot be measured.
@@ -254,11 +249,9 @@ def select_candidates(
 ) -> tuple[Workload, DroppedMarginals | None]:
     """Return the marginals that a run can measure, and what it leaves out.
 
-    Sizes, weights and options decide, by the rule of :mod:`adaptive_qs.workload.limit`.
-
-    Raises:
-        InputError: the workload does not fit the domain, or cannot serve the target.
-        ResourceExceeded: it lists too many marginals one by one.
+    Sizes, weights and options decide, by the rule of :mod:`adaptive_qs.workload.limit`. InputError
+    is raised if the workload does not fit the domain or cannot serve the target, ResourceExceeded
+    if it lists too many marginals one by one.
     """
     requested = resolve_workload(workload, domain, MOST_LISTED)
     if options.target is not None:
@@ -284,8 +277,7 @@ def tables_limits(
 ) -> Limits:
     """Return the limits of a run of the loop, by default with a thread for every core.
 
-    Raises:
-        ResourceExceeded: the workload does not fit.
+    ResourceExceeded is raised if the workload does not fit.
     """
     threads = plan_workers(workers)
     limits = Limits.of(domain, max_memory, threads, CODE_BYTES)
@@ -342,11 +334,9 @@ def measure(
 ) -> Release:
     """Run the loop; with learning, the only step that costs privacy.
 
-    ``work`` says how to spend what the ledger of ``mechanisms`` has left of the ``target``. The
-    clock reports the phase "loop".
-
-    Raises:
-        ResourceExceeded: the table has more rows than can be counted; nothing is spent.
+    ``work`` is how to spend what the ledger of ``mechanisms`` has left of the target. The clock
+    reports the phase "loop". ResourceExceeded is raised, before anything is spent, if the table has
+    more rows than can be counted.
     """
     work.limits.check_countable(int(counter.count(())))
     clock.start("loop")
