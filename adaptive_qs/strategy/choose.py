@@ -91,14 +91,9 @@ def choose_mechanism(
     jobs: int = 1,
     progress: StepProgress | None = None,
 ) -> MechanismChoice:
-    """Plan a workload with the mechanism of this name.
+    """Plan a workload with the mechanism of this name, one of ``MECHANISMS``.
 
-    Args:
-        workload: what is to be answered.
-        name: one of ``MECHANISMS``.
-        settings: gap, iterations and memory of the solvers.
-        jobs: threads that solve.
-        progress: called with how many problems of how many are solved.
+    The settings have gap, iterations and memory of the solvers; ``jobs`` threads solve.
 
     Raises:
         InputError: there is no such mechanism, or it cannot answer such queries.

@@ -117,11 +117,9 @@ def join_tables(
     Tables with children are held in memory; others are read once to count their rows, and again
     with what is returned.
 
-    Args:
-        tables: The private tables, of any kind but coded ones, with the same rows at each reading.
-        schema: Their schema.
-        most_bytes: Memory for the keys of each table.
-        bounded: Whether rows are left out that exceed ``most`` or whose parent is left out.
+    The private tables are of any kind but coded ones, with the same rows at each reading. The keys
+    of each may take ``most_bytes``. If ``bounded``, rows are left out that exceed ``most`` or whose
+    parent is left out.
 
     Raises:
         DataError: If a table does not fit the schema, a key is missing or occurs twice, or a row

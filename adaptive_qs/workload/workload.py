@@ -118,13 +118,8 @@ def listed_sets(domain: Domain, ways: int, most: int) -> list[tuple[CliqueArray,
     attributes as have no more sets; and all sets of one attribute less, which share the weight of
     the sets that are not. Sizes decide, and the order of the schema among equal ones.
 
-    Args:
-        domain: the attributes.
-        ways: how many of them.
-        most: most sets of each number of attributes, at least their number.
-
-    Returns:
-        Sets by their number of attributes, the largest first, shape (sets, k), and their weights.
+    ``most`` is at least the number of attributes. Sets, shape (sets, k), and their weights come by
+    their number of attributes, the largest first.
 
     Raises:
         WorkloadError: a number below 1 or above the number of attributes.
@@ -238,9 +233,6 @@ class Workload:
         A set of attributes shows how these depend on each other, and with the target how it depends
         on them. So the combinations with the target weigh at least as much as all others together:
         a rule without a constant, which looks at no row.
-
-        Args:
-            target: name of the attribute.
 
         Raises:
             SchemaError: there is no such attribute.
