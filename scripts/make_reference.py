@@ -229,11 +229,10 @@ def commands_page() -> str:
             f"`{row[0].strip('`').split()[0].strip(',')}`" for row in rows[name] if row in shared
         )
         parts += [f"## {name}", paragraphs(command.help)]
-        if arguments:
-            given = [(f"`{a.metavar}`", f"{a.help}{needed(a)}") for a in arguments]
-            parts.append(table(["argument", "meaning"], given))
-        if options:
-            parts.append(table(["option", "meaning"], options))
+        given = [(f"`{a.metavar}`", f"{a.help}{needed(a)}") for a in arguments]
+        if given or options:
+            head = " or ".join(["argument"] * bool(given) + ["option"] * bool(options))
+            parts.append(table([head, "meaning"], [*given, *options]))
         if also:
             parts.append(fill(f"Also: {also}.", 120, break_on_hyphens=False))
     return "\n\n".join(parts) + "\n"
