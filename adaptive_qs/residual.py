@@ -71,6 +71,10 @@ class ReferenceModel:
             its noise at precision 1, shape (n, n) and with trace n − 1. All other residuals have
             ⊗(I − 11ᵀ/n).
 
+    Attributes:
+        copula: by pair of attributes, joint shares of codes over products, for pairs in a fit of
+            which no marginal was measured.
+
     Raises:
         ValueError: a reference is no strictly positive distribution of the right size.
     """
@@ -89,6 +93,7 @@ class ReferenceModel:
         self.domain = domain
         self.reference = tuple(reference)
         self.column_noise = dict(column_noise or {})
+        self.copula: Mapping[Clique, Array] = {}
         self._uniform = not domain.groupings and all(np.ptp(q) == 0 for q in reference)
         codes = [domain.columns((i,))[0] for i in range(domain.positions)]
         self._shares = [

@@ -40,7 +40,7 @@ def _html_path(name: str, path: Path) -> Path:
 
 
 MODELS = "Models"
-SAME_NAMES = "target", "repeats", "seed", "max_memory"
+SAME_NAMES = "compare", "target", "repeats", "seed", "max_memory"
 """Options that `adaptive_qs.evaluate` takes as they are."""
 
 
@@ -51,6 +51,9 @@ class Options(JsonOptions, ForceOptions, WorkloadOptions, MachineOptions, Schema
     rule: Annotated[list[str] | None, Option(
         'Rule to check, such as "start <= end" or "city determines country". Repeat the option '
         "for more rules.", "TEXT")] = None  # fmt: skip
+    compare: Annotated[str, Option(
+        "Means and medians to show first, such as 'price by district, tips by vendor'.", "TEXT"
+    )] = ""  # fmt: skip
     target: Annotated[str | None, Option(
         "Train models that predict this column on either table, and test them on true rows.",
         "COLUMN", MODELS)] = None  # fmt: skip
@@ -212,7 +215,7 @@ def _describe_released(true: Path, synthetic: Path, release: Path | None) -> str
 # Sets of tables.
 
 ONE_TABLE = (
-    "workload", "ways", "rule", "target", "release",
+    "workload", "ways", "rule", "compare", "target", "release",
 )  # fmt: skip
 """Options that sets of tables have no use for."""
 

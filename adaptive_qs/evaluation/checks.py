@@ -184,6 +184,7 @@ class Comparison:
         settings: of models (``ModelSettings``).
         queries: of the workload, if they are not the cells of its marginals.
         rules: between columns, declared by the schema or the caller.
+        compare: requested pairs of a column of numbers and one of groups.
         workers: threads.
         progress: called with a phase and its steps.
         key: facts about the key of a table of a set (``KeyFacts``); None for other tables.
@@ -196,6 +197,7 @@ class Comparison:
     settings: Any
     queries: QueryWorkload | None = None
     rules: Sequence[Rule] = ()
+    compare: Sequence[tuple[str, str]] = ()
     workers: int = 1
     progress: PhaseProgress | None = None
     key: Any = None

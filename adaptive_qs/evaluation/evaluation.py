@@ -17,6 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 from adaptive_qs.errors import InputError
 from adaptive_qs.evaluation import checks
 from adaptive_qs.evaluation.checks import Check, Comparison, Facts, Finding, Table, Verdict, plain
+from adaptive_qs.evaluation.groups import parse_compared
 from adaptive_qs.evaluation.marginals import workload_scale
 from adaptive_qs.evaluation.models import ModelSettings
 from adaptive_qs.evaluation.queries import ComparedSource, resolve_compared
@@ -308,6 +309,7 @@ def evaluate(
     workload: ComparedSource = None,
     *,
     rules: str | Rule | Iterable[str | Rule] = (),
+    compare: str = "",
     target: str | None = None,
     repeats: int = 5,
     release: str | Path | Bundle | None = None,
@@ -324,6 +326,7 @@ def evaluate(
         schema: a :class:`Schema`, a path or parsed JSON; by default that of ``release``.
         workload: a number of ways, a workload, its file or its content; by default 2 ways.
         rules: that the owner knows to hold, such as "start <= end".
+        compare: what is shown first, such as "price by district, tips by vendor".
         target: the column that models learn to predict; no models are trained without one.
         repeats: splits that models are trained and tested on.
         release: the release of the synthetic table; by default the statement next to its file.
@@ -341,13 +344,14 @@ def evaluate(
     described = _resolve_schema(schema, release, true, max_memory)
     marginals, queries = resolve_compared(workload, described.domain())
     declared = _resolve_rules(rules, described)
+    compared = [pair for each in (*described.compare, compare) for pair in parse_compared(each)]
     promised = find_promise(release, synthetic, described, max_memory)
     unit = ROWS if promised.statement is None else promised.statement.protects
     one_each = unit.person is not None and unit.rows == 1
     if one_each:
         true = _one_row_each(true, described, max_memory)
     pair = TablePair.of(true, synthetic, described, progress)
-    options = marginals, promised, settings, queries, declared, threads, progress
+    options = marginals, promised, settings, queries, declared, compared, threads, progress
     found = run_checks(Comparison(pair, described, *options), one_each)
     return replace(found, notes=(*found.notes, *filter(None, [promised.limitation])))
 

@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_qs.errors import DataError, InputError
+from adaptive_qs.errors import DataError
 from adaptive_qs.evaluation.rules import (
     GLANCE,
     Determination,
@@ -32,7 +32,6 @@ from adaptive_qs.table.columns.base import ColumnBase
 from adaptive_qs.table.conditions import Mask, Values
 from adaptive_qs.table.encode import read_with_amounts
 from adaptive_qs.table.grammar import written, written_value
-from adaptive_qs.table.rules import Ruleset
 from adaptive_qs.table.schema import DeclaredRule, Schema
 
 WIDE, MOST_WIDE, MOST_FOUND, MOST_TRIED = 20, 30, 10, 60
@@ -101,11 +100,14 @@ def propose_rules(table: Any, schema: Schema) -> Schema:
     kept = []
     for rule, check in found_rules(joint, schema):
         values = rule.list_values(joint, schema) if isinstance(rule, Determination) else ()
-        with contextlib.suppress(InputError):
-            Ruleset.of(schema.columns, [(rule.text, values)])
-            why = f"all rows keep it; {share(_rows_broken(check))} of independent rows would not"
-            kept.append(DeclaredRule(rule=rule.text, table=values, open=("rule",), why=(why,)))
-    return schema.changed(rules=(*schema.rules, *kept))
+        why = f"all rows keep it; {share(_rows_broken(check))} of independent rows would not"
+        kept.append(DeclaredRule(rule=rule.text, table=values, open=("rule",), why=(why,)))
+    with contextlib.suppress(ValueError):
+        return schema.changed(rules=(*schema.rules, *kept))
+    for added in kept:
+        with contextlib.suppress(ValueError):
+            schema = schema.changed(rules=(*schema.rules, added))
+    return schema
 
 
 def _listed_columns(
@@ -399,9 +401,6 @@ SHARP_ROWS, SHARP, SHARP_MISSING, MOST_STEPS = 0.02, 0.5, 0.25, 200
 """Share of the rows beyond a limit that are nearest to it, and the least frequency there of what
 cannot be within it, in parts of that in all rows beyond; the same for missing values; and the
 maximum number of different amounts of a column with limits for values."""
-
-
-# Comparisons, differences and ratios, sums and products.
 
 
 def _telling(

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from adaptive_qs.errors import InputError
 from adaptive_qs.evaluation import checks
 from adaptive_qs.evaluation.associations import associate
 from adaptive_qs.evaluation.checks import Check, Comparison, Finding, Word
@@ -92,9 +93,10 @@ class GroupMeans:
 
 @dataclass(frozen=True)
 class GroupFacts:
-    """All comparisons by groups; those whose groups explain most of the variance come first."""
+    """All comparisons by groups, those whose groups explain most first, and the requested ones."""
 
     pairs: tuple[GroupMeans, ...]
+    requested: tuple[GroupMeans, ...] = ()
 
     @property
     def strongest(self) -> list[GroupMeans]:
@@ -114,7 +116,8 @@ class GroupFacts:
     def as_json(self) -> dict[str, Any]:
         """Return the number of pairs, and the groups that are off."""
         groups = [means.group_json(group) for means, group in self.ranked[:MOST_LISTED]]
-        return {"compared": len(self.pairs), "groups": groups}
+        requested = [m.group_json(k) for m in self.requested for k in range(len(m.labels))]
+        return {"compared": len(self.pairs), "groups": groups, "requested": requested}
 
 
 class _Values:
@@ -231,7 +234,23 @@ def compare_groups(comparison: Comparison) -> GroupFacts:
     most = max(LEAST_PAIRS, int(MOST_CELLS / max(comparison.rows)))
     pairs = sorted(pairs, key=lambda both: -v[both])[:most]
     compared = filter(None, (compare_means(values[i], pair, schema.columns[k]) for i, k in pairs))
-    return GroupFacts(tuple(sorted(compared, key=lambda m: -m.explained)))
+    requested = []
+    for number, by in comparison.compare:
+        known = number in names and by in names and names.index(number) in values
+        found = known and compare_means(values[names.index(number)], pair, schema.column(by))
+        if not found:
+            raise InputError(
+                f"Cannot compare {number!r} by {by!r}. Name a column of numbers or dates, and one "
+                "of which two values have 10 true rows each."
+            )
+        requested.append(found)
+    return GroupFacts(tuple(sorted(compared, key=lambda m: -m.explained)), tuple(requested))
+
+
+def parse_compared(text: str) -> list[tuple[str, str]]:
+    """Return the columns named in a text such as "price by district, tips by vendor"."""
+    parts = (each.partition(" by ") for each in text.split(",") if text)
+    return [(number.strip(" `"), by.strip(" `")) for number, _, by in parts]
 
 
 class GroupMeansCheck(Check):
@@ -267,8 +286,9 @@ class GroupMeansCheck(Check):
         if lost:
             names = [f"{quoted(m.column.name)} by {quoted(m.by)}" for m in lost]
             text += f" Differences between groups are lost: {checks.named(names)}."
-        figures = (_ranked_table(ranked, len(facts.pairs)),) if ranked else ()
-        return Finding(*self.word_for(facts), text, figures=figures)
+        figures = [_requested_table(means) for means in facts.requested]
+        figures += [_ranked_table(ranked, len(facts.pairs))] if ranked else []
+        return Finding(*self.word_for(facts), text, figures=tuple(figures))
 
 
 def difference(column: ColumnBase, true: float, made: float) -> str:
@@ -318,3 +338,11 @@ def _ranked_table(ranked: Sequence[tuple[GroupMeans, int]], pairs: int) -> check
     caption += f"first: {counted(len(ranked), 'group')} of {counted(pairs, 'pair')} of columns"
     columns = (checks.Column("number by category"), checks.Column("category"), *_FIGURES)
     return checks.Table(caption, columns, rows)
+
+
+def _requested_table(means: GroupMeans) -> checks.Table:
+    unit, days = (DAY, " days") if means.column.kind == "moments" else (1, "")
+    error, fresh = (significant(each / unit) + days for each in (means.error, means.fresh))
+    rows = [(means.labels[k], *_cells(means, k)) for k in range(len(means.labels))]
+    caption = f"{means.title}, as requested. Mean error {error}, {fresh} in a fresh sample"
+    return checks.Table(caption, (checks.Column(means.title), *_FIGURES), rows, len(rows))

@@ -111,8 +111,9 @@ def rows_determined(left: NDArray[np.integer], right: NDArray[np.integer]) -> fl
     return (len(left) - np.count_nonzero(np.bincount(left))) * spread
 
 
-MOST_TOGETHER = 2**18
-"""Maximum number of combinations of distinct values that are tried; more are sampled."""
+MOST_TOGETHER, MOST_MIXED = 2**18, 100_000
+"""Maximum number of combinations of distinct values that are tried; more are sampled. Maximum
+number of rows from which they are."""
 
 
 @dataclass(frozen=True)
@@ -147,7 +148,8 @@ class Predicate:
         found = [self.condition.outcome(row) for row in tables]
         broken = np.concatenate([outcome.broken for outcome in found])
         judged = np.concatenate([outcome.true | outcome.false for outcome in found])
-        return Checked(broken, judged, self._independent(tables[0]))
+        first = {name: _take(values, slice(MOST_MIXED)) for name, values in tables[0].items()}
+        return Checked(broken, judged, self._independent(first))
 
     def _independent(self, row: dict[str, Values]) -> float:
         """Return the share of judged rows that break it if the columns are independent.
@@ -171,7 +173,7 @@ class Predicate:
         return float((weight * outcome.broken).sum()) / judged if judged else 0.0
 
 
-def _take(values: Values, rows: NDArray[np.intp]) -> Values:
+def _take(values: Values, rows: NDArray[np.intp] | slice) -> Values:
     return Values(*(array[rows] for array in values))
 
 

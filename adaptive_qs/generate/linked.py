@@ -45,7 +45,7 @@ from adaptive_qs.generate.rows import (
 )
 from adaptive_qs.generate.shape import find_shapes
 from adaptive_qs.generate.structure import CoarseDomain
-from adaptive_qs.generate.targets import denoise_model, make_target, single_targets
+from adaptive_qs.generate.targets import denoise_model, filled_pairs, make_target, single_targets
 from adaptive_qs.generate.zeros import Zeros, allowed_cells, clear_forbidden
 from adaptive_qs.machine import PhaseProgress, StepProgress
 from adaptive_qs.residual import ReferenceModel
@@ -151,12 +151,16 @@ def _fit(
 ) -> _Linked:
     domain, rng = residuals.domain, np.random.default_rng(seed)
     given = tuple(range(rows.shape[1]))
-    cliques = [c for c in outermost_cliques(domain, measured) if _is_wanted(c, given, domain)]
+    outer = outermost_cliques(domain, measured)
+    filled = filled_pairs(residuals, outer)
+    cliques = [c for c in (*outer, *filled) if _is_wanted(c, given, domain)]
     combined = tuple(dict.fromkeys(map(domain.columns, cliques)))
     singles = [clear_forbidden(target, zeros, domain) for target in single_targets(residuals)]
     denoised, tied = denoise_model(residuals, singles), {i for zero in zeros for i in zero.clique}
     plain = [make_target(denoised, c, allowed_cells(zeros, domain, c)) for c in cliques]
-    shapes = find_shapes(domain, plain, singles, {*given, *tied})
+    shaping = [target for target in plain if target.clique not in filled]
+    shapes = find_shapes(domain, shaping, singles, {*given, *tied})
+    plain = [t.times(filled[t.clique]) if t.clique in filled else t for t in plain]
     apart = {*given, *tied, *domain.columns(tuple(shapes))}
     coarse = CoarseDomain(domain, cliques, [single.counts for single in singles], apart)
     size = min(choose_fit_rows(coarse.domain, combined, settings), len(rows))

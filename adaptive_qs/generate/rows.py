@@ -39,7 +39,13 @@ from adaptive_qs.generate.chains import (
 from adaptive_qs.generate.exact import ExactChains, can_fit, fit_exactly
 from adaptive_qs.generate.shape import find_shapes, hold_singles
 from adaptive_qs.generate.structure import CoarseDomain, cliques_of_fit, find_components
-from adaptive_qs.generate.targets import Target, denoise_model, make_target, single_targets
+from adaptive_qs.generate.targets import (
+    Target,
+    denoise_model,
+    filled_pairs,
+    make_target,
+    single_targets,
+)
 from adaptive_qs.generate.zeros import Guard, Zeros, allowed_cells, clear_forbidden, ruled_model
 from adaptive_qs.machine import PhaseProgress, StepProgress, njit, over_items
 from adaptive_qs.residual import ReferenceModel
@@ -158,18 +164,21 @@ def fit_model(
     """
     domain, rng = residuals.domain, np.random.default_rng(seed)
     joint = tuple(dict.fromkeys(c for c in measured if len(c) > 1))
-    cliques = cliques_of_fit(domain, joint, workload)
+    filled = filled_pairs(residuals, joint)
+    cliques = (*(weighed := cliques_of_fit(domain, joint, workload)), *filled)
     outer = outermost_cliques(domain, joint)
     combined = tuple(dict.fromkeys(map(domain.columns, cliques)))
     singles = [clear_forbidden(target, zeros, domain) for target in single_targets(residuals)]
     denoised = denoise_model(residuals, singles)
     every = _make_targets(denoised, [*cliques, *joint], zeros)
+    every |= {c: every[c].times(ratio) for c, ratio in filled.items()}
     tied = {i for zero in zeros for i in zero.clique}
-    shapes = find_shapes(domain, [every[c] for c in cliques], singles, tied)
+    shapes = find_shapes(domain, [every[c] for c in weighed], singles, tied)
     apart = {*kept, *tied, *(shaped := domain.columns(tuple(shapes)))}
     coarse = CoarseDomain(domain, [*every], [single.counts for single in singles], apart)
     size = choose_fit_rows(coarse.domain, combined, settings)
-    watched = watch_list(domain, [*workload], [*map(domain.columns, outer)], size, settings)
+    known = [*map(domain.columns, outer), *filled]
+    watched = watch_list(domain, [*workload], known, size, settings)
     listed = tuple(dict.fromkeys([*watched, *requested]))
     if can_fit(domain, outer, settings.exact_cells):
         model = ruled_model(denoised, zeros)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +35,11 @@ class Target:
     def scaled(self, factor: float) -> Target:
         """Return the target of a table with ``factor`` times as many rows."""
         return Target(self.clique, self.counts * factor, self.noise_std * factor)
+
+    def times(self, ratio: Array) -> Target:
+        """Return the target with other shares and as many rows."""
+        counts = self.counts * ratio
+        return replace(self, counts=counts * (self.counts.sum() / counts.sum()))
 
 
 def make_target(
@@ -194,6 +200,12 @@ def _move_to_total(means: Array, variances: Array, noise_std: float, total: floa
     shifts = (total - levels) / slopes  # where the cells up to a rank are the positive ones
     rank = np.flatnonzero(shifts > turning[order])[-1]
     return np.maximum(means + shifts[rank] * variances, 0.0)
+
+
+def filled_pairs(model: ReferenceModel, measured: Iterable[Clique]) -> dict[Clique, Array]:
+    """Return the copula of the pairs that are in no measured clique."""
+    held = {pair for c in measured for pair in combinations(model.domain.columns(c), 2)}
+    return {pair: ratio for pair, ratio in model.copula.items() if pair not in held}
 
 
 def single_targets(model: ReferenceModel) -> list[Target]:

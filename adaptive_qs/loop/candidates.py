@@ -75,6 +75,27 @@ def with_levels(
     return domain
 
 
+LOOK_SHARE, LOOK_STD = 0.04, 0.25
+"""Largest part of the budget left for a look at halves (errors fall with its fourth root at most,
+so by 1 %), and a standard deviation of covariances that suffices."""
+
+
+def pairs_to_look_at(domain: Domain, candidates: Sequence[Clique]) -> list[Clique]:
+    """Return the pairs of ordered columns among the candidates, if levels are on offer."""
+    ordered = {i for i, one in enumerate(domain.attributes) if one.ordered and one.size > 2}
+    return [c for c in candidates if len(c) == 2 and ordered >= {*c}] if domain.groupings else []
+
+
+def look_rho(pairs: int, total: float, left: float) -> float:
+    """Return ρ of a look at the halves of some pairs; 0 if noise would exceed any dependence.
+
+    At ρ, P pairs have covariances with the standard deviation √(P/2ρ) / rows.
+    """
+    needed = pairs / (2 * max(total, 1.0) ** 2)  # for a standard deviation of 1
+    most = LOOK_SHARE * left
+    return min(most, needed / LOOK_STD**2) if needed <= most else 0.0
+
+
 def at_levels(domain: Domain, cliques: Sequence[Clique]) -> tuple[Clique, ...]:
     """Return cliques of codes, and the same at the coarser levels that are offered."""
 

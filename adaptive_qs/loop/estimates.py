@@ -10,6 +10,7 @@ from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from adaptive_qs.cliques import MOST_FORMED, Array
 from adaptive_qs.domain import Clique, Domain
@@ -44,7 +45,7 @@ from adaptive_qs.residual import (
     privacy_cost,
     uniform_reference,
 )
-from adaptive_qs.strategy.integer import ColumnStrategy, noise_by_attribute
+from adaptive_qs.strategy.integer import ColumnStrategy, GridFactor, noise_by_attribute
 
 # Scaled form of a residual: release Ξv + discrete Gaussian of variance σ²n², divide by n, where v
 # is the integer marginal over τ, Ξ = ⊗(n_i I − 11ᵀ) and n = Πn_i. One row moves Ξv by a vector of
@@ -269,6 +270,15 @@ def _query(
     definition = _definition(domain, residual)
     query = LinearQuery(Purpose.RESIDUAL, names, maps, _diameter(domain, residual), definition)
     return query, cell_scale(domain, residual) ** 2 if scaled else 1
+
+
+def halves_query(
+    domain: Domain, pair: Clique, signs: Mapping[int, NDArray[np.int64]]
+) -> LinearQuery:
+    """Return the query of the sum, over the rows, of the product of the signs of two codes."""
+    maps = [GridFactor(signs[i][None], (False,), signs[i].shape) for i in pair]
+    digest = "".join(each.digest for each in maps)
+    return LinearQuery(Purpose.RESIDUAL, domain.clique_names(pair), maps, Fraction(4), digest)
 
 
 def _estimate(

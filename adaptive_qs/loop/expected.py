@@ -363,3 +363,38 @@ def mean_error(
         sizes = reduce(CellSizeHistogram.times, ([*columns.values()][k] for k in kind))
         errors += number * float(sizes.errors(total, std)[0])
     return errors / total / max(len(several), 1)
+
+
+SURE = 3.0
+"""Standard deviations by which an eigenvalue exceeds the largest that noise alone makes."""
+ERROR_OF_STD = 0.8
+"""L1 error (share of the rows) of a pair by the noise of the covariance of its halves: π/2 to that
+of normal scores, (2/π)√(2/π) from there."""
+
+
+def rho_to_fill(
+    covariances: Array, variance: float, measured: float, total: float, left: float
+) -> float:
+    """Return ρ of a second measurement of halves; 0 where filling pairs by a copula does not pay.
+
+    c is the covariance that all pairs of d columns have in common: the largest eigenvalue λ without
+    noise, √(λ² − 4dv) (Gavish and Donoho 2017), over d − 1. With the part s of the budget, a filled
+    pair is off by √(e² + a²/s), e = ``DEPENDENCE``, others by e/2√(1 − s); about least is the sum
+    where s / (1 − s) = 2a/e. Independence is off by c or more. If that is less, nothing is gained;
+    if measuring all pairs would leave less than c, the loop does so.
+
+    Args:
+        covariances: of the signs of halves, zero where not measured, shape (d, d).
+        variance: v, of their noise.
+        measured: L1 error (share of the rows) that measuring all pairs over groups would leave.
+        total: number of rows.
+        left: ρ for this and all later measurements.
+    """
+    size, pairs = len(covariances), np.count_nonzero(covariances) / 2
+    value, std = float(np.abs(np.linalg.eigvalsh(covariances)).max()), math.sqrt(variance)
+    common = math.sqrt(max(value**2 - 4 * size * variance, 0.0)) / (size - 1)
+    sure = value > std * (2 * math.sqrt(size) + SURE * size ** (-1 / 6))
+    a = ERROR_OF_STD * math.sqrt(pairs / (2 * left)) / total
+    part = a / (a + DEPENDENCE / 2)
+    filled = math.hypot(DEPENDENCE, a / math.sqrt(part))
+    return part * left if sure and filled < common < measured else 0.0

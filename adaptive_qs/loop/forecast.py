@@ -25,7 +25,14 @@ from adaptive_qs.loop.budget import (
     RoundPlan,
     plan_opening,
 )
-from adaptive_qs.loop.candidates import CandidateSet, JointPlan, measurable_cliques, with_levels
+from adaptive_qs.loop.candidates import (
+    CandidateSet,
+    JointPlan,
+    look_rho,
+    measurable_cliques,
+    pairs_to_look_at,
+    with_levels,
+)
 from adaptive_qs.loop.estimates import Estimates, measurement_cost
 from adaptive_qs.loop.expected import DEPENDENCE, CellSizeHistogram, ErrorCurves, mean_error
 from adaptive_qs.loop.loop import Measured, Precisions, choose_rounds
@@ -145,6 +152,7 @@ class LoopForecast:
             candidates = measurable_cliques(self.workload)
             error = mean_error(shares, rows, candidates, left)
             domain = with_levels(domain, model, candidates, error)
+            left -= look_rho(len(pairs_to_look_at(domain, candidates)), rows, left)
         return _Start(rows, _Choices(self.workload, domain, kept), first, left)
 
     def _loops(self, rows: int) -> Iterator[Iterable[tuple[Clique, tuple[int, ...]]]]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import partial
+from itertools import chain
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -17,7 +19,9 @@ from adaptive_qs.loop.candidates import (
     CandidateSet,
     Flags,
     JointPlan,
+    look_rho,
     measurable_cliques,
+    pairs_to_look_at,
     with_levels,
 )
 from adaptive_qs.loop.estimates import (
@@ -25,15 +29,16 @@ from adaptive_qs.loop.estimates import (
     Estimates,
     ImpliedPairs,
     Strategies,
+    halves_query,
     product_reference,
 )
-from adaptive_qs.loop.expected import ProjectedEstimates, mean_error
+from adaptive_qs.loop.expected import ProjectedEstimates, mean_error, rho_to_fill
 from adaptive_qs.loop.planner import Errors
-from adaptive_qs.privacy.counts import PrivateTable
+from adaptive_qs.privacy.counts import Measurement, PrivateTable
 from adaptive_qs.privacy.events import UNITS_PER_RHO
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.privacy.scores import PrivateErrors
-from adaptive_qs.residual import ReferenceModel
+from adaptive_qs.residual import ReferenceModel, ResidualEstimate
 from adaptive_qs.workload.workload import Workload
 
 
@@ -67,6 +72,8 @@ class LoopResult:
     rounds: tuple[Round, ...]
     initial_rho: float
     strategies: Strategies
+    halves: Sequence[float] = ()
+    """What was measured of the halves of pairs that a copula fills; see `generate/copula.py`."""
 
 
 OnRound = Callable[[Round, float], None]
@@ -105,7 +112,7 @@ def run_loop(
     for precisions in budget.for_columns(workload, estimates):
         measure_residuals(table, mechanisms, estimates, precisions)
     estimates = with_columns_as_reference(estimates, budget.settings)
-    rounds: list[Round] = []
+    rounds, halves = list[Round](), list[float]()
     if measurable_cliques(workload):  # together, where choosing would cost more than it gains
         opening = plan_opening(estimates, workload, budget.left, budget.settings)
         measure = partial(measure_marginals, table, mechanisms, estimates)
@@ -113,16 +120,16 @@ def run_loop(
             rounds.append(past)
             on_round(past, budget.spent_share)
         if not opening.all_spent:
-            # While the loop selects, unmeasured pairs are filled, and levels may be on offer.
             selecting = for_selection(estimates, workload, budget, opened=bool(rounds))
             every = CandidateSet(workload, selecting.model.domain, selecting.cost)
             world = _PrivateWorld(table, mechanisms, selecting, every, budget.settings, workers)
-            for past in choose_rounds(world, every, budget, opening.precisions):
+            first = world.measure_halves(every, budget)
+            for past in chain(first, choose_rounds(world, every, budget, opening.precisions)):
                 rounds.append(past)
                 on_round(past, budget.spent_share)
-            reference = estimates.model.reference
-            estimates = (selecting.unsmoothed or selecting).with_reference(reference)
-    return LoopResult(estimates.model, tuple(rounds), budget.initial, strategies)
+            selecting, halves = selecting.unsmoothed or selecting, world.halves
+            estimates = selecting.with_reference(estimates.model.reference)
+    return LoopResult(estimates.model, tuple(rounds), budget.initial, strategies, halves)
 
 
 Precisions = Mapping[Clique, Mapping[Clique, float]]
@@ -215,6 +222,7 @@ class _PrivateWorld:
         self._projected = ProjectedEstimates(every.domain, every.cliques, workers)
         self._implied = ImpliedPairs(every.domain) if settings.reference == "product" else None
         self._index = every.index
+        self.halves: list[float] = []
 
     @property
     def total(self) -> float:
@@ -249,6 +257,34 @@ class _PrivateWorld:
 
     def measure(self, precisions: Precisions) -> list[Measured]:
         return measure_marginals(self._table, self._mechanisms, self._estimates, precisions)
+
+    def measure_halves(self, every: CandidateSet, budget: LoopBudget) -> Iterator[Round]:
+        """Look at the halves of pairs of ordered columns, and yield a round without a clique.
+
+        Where it pays, they are measured again, so that a copula can fill unmeasured pairs.
+        """
+        pairs = pairs_to_look_at(every.domain, every.cliques)
+        if not (rho := look_rho(len(pairs), self.total, budget.left)):
+            return
+        from adaptive_qs.generate.copula import Halves  # few runs need it
+
+        model, domain = self._estimates.model, every.domain
+        halves = Halves(model, pairs)
+        shares = [model.shares(domain.chain(i)[-1]) for i in range(len(domain))]
+        queries = [halves_query(domain, pair, halves.signs) for pair in pairs]
+        held = ResidualEstimate(np.zeros(len(pairs)), 0.0)
+        while rho and not self.halves:
+            variance = len(pairs) / (2 * rho)
+            each = zip(queries, self._table.marginals(pairs))
+            noisy = [Measurement(query, one, Fraction(variance)).finely() for query, one in each]
+            looked, sums = held.precision > 0, np.ravel(self._mechanisms.measure(noisy))
+            held = held.merged(sums, 1 / variance)
+            budget.pay(rho, len(pairs))
+            spent = RoundBudget(0.0, rho)
+            yield Round((), dict.fromkeys(pairs, variance), spent, 0.0, 0.0, 0)
+            self.halves = held.values.tolist() if looked else []
+            error = mean_error(shares, self.total, pairs, budget.left)
+            rho = rho_to_fill(*halves.covariances(held), error, self.total, budget.left)
 
 
 def measure_residuals(

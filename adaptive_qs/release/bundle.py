@@ -88,6 +88,9 @@ class _Strategy(BaseModel):
     tell what was added to the counts."""
 
 
+_Sum = Annotated[float, Field(ge=-(2.0**62), le=2.0**62)]
+
+
 class _Record(BaseModel):
     """How the numbers came about: `record.json`."""
 
@@ -98,6 +101,8 @@ class _Record(BaseModel):
     strategies: Annotated[tuple[_Strategy, ...], FailFast()] = ()
     """Columns that were measured by more than their cells, since the workload requested more."""
     rounds: Annotated[tuple[RoundRecord, ...], FailFast()]
+    halves: Annotated[tuple[_Sum, ...], FailFast()] = ()
+    """Sums of the products of signs of halves, by pair of the rounds without a marginal."""
     residuals: Annotated[tuple[_Measured, ...], Field(min_length=1), FailFast()]
 
 
@@ -115,6 +120,7 @@ class Bundle:
         events: every charge, in order.
         groupings: the levels of attributes above their codes.
         strategies: how single columns were measured, where not by their cells.
+        halves: what rounds without a marginal measured of halves, if a copula fills pairs.
 
     Raises:
         ValueError: parts that do not fit each other.
@@ -129,6 +135,7 @@ class Bundle:
     events: tuple[Event, ...]
     groupings: tuple[Grouping, ...] = ()
     strategies: Mapping[int, ColumnStrategy] = field(default_factory=dict)
+    halves: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         if self.schema.fingerprint != self.manifest.schema_fingerprint:
@@ -140,7 +147,10 @@ class Bundle:
             raise ValueError("mu is not that of the charges")
         if () not in self.estimates:
             raise ValueError("the number of rows is not among the estimates")
-        measured = map(self.domain.columns, self.estimates)
+        filled = looked_at(self.domain, self.rounds)[0] if self.halves else []
+        measured = [*map(self.domain.columns, self.estimates), *filled]
+        if len(filled) != len(self.halves):
+            raise ValueError("halves are not those that rounds measured")
         if self.manifest.unconnected != unconnected_columns(self.workload, measured):
             raise ValueError("the unconnected columns are not the manifest's")
         if self.manifest.resolutions != list_resolutions(self.rounds, self.domain):
@@ -156,7 +166,14 @@ class Bundle:
     def model(self) -> ReferenceModel:
         """Estimates of every marginal, the same to the last bit for the same bundle."""
         noise = noise_by_attribute(self.strategies)
-        return ReferenceModel(self.domain, self.reference, self.estimates, noise)
+        model = ReferenceModel(self.domain, self.reference, self.estimates, noise)
+        if self.halves:
+            from adaptive_qs.generate.copula import Halves  # few releases need it
+
+            pairs, precision = looked_at(self.domain, self.rounds)
+            held = ResidualEstimate(np.array(self.halves), precision)
+            model.copula = Halves(model, pairs).ratios(held)
+        return model
 
     def __repr__(self) -> str:
         manifest = self.manifest
@@ -186,6 +203,7 @@ class Bundle:
                 for i, strategy in self.strategies.items()
             ),
             rounds=self.rounds,
+            halves=self.halves,
             residuals=tuple(
                 _Measured(attributes=domain.clique_names(clique), groups=domain.shape(clique),
                           precision=estimate.precision)
@@ -275,7 +293,7 @@ class Bundle:
         }
         return cls(
             manifest, schema, workload, estimates, tuple(reference), record.rounds, events,
-            groupings, strategies,
+            groupings, strategies, record.halves,
         )  # fmt: skip
 
 
@@ -298,6 +316,13 @@ def list_resolutions(rounds: Iterable[RoundRecord], domain: Domain) -> tuple[Res
         Resolution(columns=columns, groups=groups, codes=domain.shape(domain.clique(columns)))
         for columns, groups in chosen
     )
+
+
+def looked_at(domain: Domain, rounds: Iterable[RoundRecord]) -> tuple[list[Clique], float]:
+    """Return pairs of columns of which rounds measured the halves, and how precisely (1/rows²)."""
+    looks = [past.noise_variances for past in rounds if not past.clique]
+    pairs = [domain.clique(names) for names, _, _ in (looks or [()])[0]]
+    return pairs, math.fsum(1 / one[0][2] for one in looks)
 
 
 def unconnected_columns(workload: Workload, measured: Iterable[Clique]) -> tuple[str, ...]:

@@ -28,7 +28,7 @@ from adaptive_qs.pages.words import counted
 from adaptive_qs.privacy.budget import PrivacyLoss
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.privacy.unit import Unit
-from adaptive_qs.release.bundle import Bundle, list_resolutions, unconnected_columns
+from adaptive_qs.release.bundle import Bundle, list_resolutions, looked_at, unconnected_columns
 from adaptive_qs.release.drawing import Drawing, SampleRequest
 from adaptive_qs.release.facts import TABLES
 from adaptive_qs.release.statement import Manifest, RoundRecord, derive_fields
@@ -132,18 +132,20 @@ class Release(Bundle):
         model, unit = result.model, ledger.unit
         rounds = tuple(_round_record(past, model.domain, unit) for past in result.rounds)
         estimates = model.estimates
+        filled = looked_at(model.domain, rounds)[0] if result.halves else []
+        connected = [*map(model.domain.columns, model.estimates), *filled]
         manifest = Manifest(
             **derive_fields(events, schema, TABLES, stamp, unit, loss),
             settings=dict(settings),
             watched_cells=watched_cells,
             most_rows=most_rows,
             ledger=ledger.place,
-            unconnected=unconnected_columns(workload, map(model.domain.columns, model.estimates)),
+            unconnected=unconnected_columns(workload, connected),
             resolutions=list_resolutions(rounds, model.domain),
         )
         return cls(
             manifest, schema, workload, estimates, model.reference, rounds, events,
-            model.domain.groupings, result.strategies,
+            model.domain.groupings, result.strategies, tuple(result.halves),
         )  # fmt: skip
 
     @property

@@ -92,6 +92,8 @@ class Schema(Reviewed):
     and no synthetic table has it."""
     rules: Annotated[tuple[RuleText | DeclaredRule, ...], Field(max_length=500)] = ()
     """What holds in every row; synthetic rows meet all of it."""
+    compare: tuple[RuleText, ...] = ()
+    """What `evaluate` shows first, such as "price by district"; not part of the fingerprint."""
     delimiter: Delimiter | None = None
     """What separates the cells of CSV, read and written; commas by default. Files that end in .tsv
     have tabs whatever is said here."""
@@ -252,9 +254,8 @@ class Schema(Reviewed):
     @property
     def fingerprint(self) -> str:
         """SHA-256 of the meaning, equal for files that differ in layout or comments."""
-        content = self.model_dump(
-            mode="json", exclude_defaults=True, exclude={"description", "about", "file", "open"}
-        )
+        unmeant = {"description", "about", "file", "open", "compare"}
+        content = self.model_dump(mode="json", exclude_defaults=True, exclude=unmeant)
         for column in (*content["columns"], *content.get("generated", ())):
             column.pop("description", None)
             column.pop("open", None)

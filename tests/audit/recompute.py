@@ -140,6 +140,10 @@ class Released:
             one["column"]: one["queries"] for one in self.record.get("strategies", ())
         }
         self.rounds = list(zip(self.record["rounds"], self.courses()))
+        # Rounds without a marginal sum, for two columns, products of signs of their codes.
+        self.looks = {
+            id(event) for past, course in self.rounds if not past["clique"] for event in course
+        }
         self.measured = {
             id(event): tuple(zip(names, groups))
             for past, course in self.rounds
@@ -220,6 +224,8 @@ class Released:
         if replaced:
             group //= 2  # rows that each are another one's
             squared *= Fraction(2 * least, least - 1) if cells <= LARGEST_SCALED else 2
+        if id(event) in self.looks:
+            scaled, squared = Fraction(1), 4 if replaced else 1
         if self.by_strategy(residual):
             (n,) = children
             queries = self.strategies[residual[0][0]]
@@ -378,7 +384,7 @@ def precision_problems(release) -> list[str]:
     """Estimates that are more precise than the charges for them allow."""
     paid = {}
     for event in release.transcript["events"]:
-        if event["mechanism"] == "discrete gaussian":
+        if event["mechanism"] == "discrete gaussian" and id(event) not in release.looks:
             names = release.residual(event)
             if names is not None:
                 precision = release.squared_scale(event) / Fraction(event["noise_variance"])

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from adaptive_qs.errors import InputError
 from adaptive_qs.evaluation.evaluation import evaluate
 from adaptive_qs.table.schema import Schema
 
@@ -111,3 +112,19 @@ def test_dates_are_compared_in_days():
     found = evaluate(TRUE, later, SCHEMA, 1)
     text = str([[*found.findings["group_means"].figures[0].texts(99)]])
     assert text.count("+3000.0 days") >= 8
+
+
+def test_requested_comparisons_show_all_groups_with_dates_in_days():
+    named = SCHEMA.changed(compare=("`birth date` by kind",))
+    assert named.fingerprint == SCHEMA.fingerprint
+    later = TRUE.assign(**{"birth date": TRUE["birth date"] + pd.Timedelta(days=30)})
+    found = evaluate(TRUE, later, named, 1, compare="fare by child")
+    assert [means.title for means in found.group_means.requested] == [
+        "birth date by kind", "fare by child"]  # fmt: skip
+    dates, fares = found.findings["group_means"].figures[:2]
+    assert "Mean error 30.0 days" in dates.caption
+    assert (len(dates.rows), len(fares.rows)) == (4, 2)
+    assert len(found.as_json()["group_means"]["requested"]) == 6
+    for text in ("kind by child", "fare by colour", "fare"):
+        with pytest.raises(InputError, match="Cannot compare"):
+            evaluate(TRUE, later, SCHEMA, 1, compare=text)

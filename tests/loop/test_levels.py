@@ -119,8 +119,8 @@ def test_levels_replay_on_a_neighbour(neighbour):
     domain = result.model.domain
     assert [g.attribute for g in domain.groupings] == [0, 1, 2, 2, 3]
     assert any(domain.columns(r.clique) != r.clique for r in result.rounds)
-    for past in result.rounds:
-        assert set(past.measured) <= set(domain.below(past.clique))
+    for past in result.rounds:  # one without a marginal looks at halves
+        assert not past.clique or set(past.measured) <= set(domain.below(past.clique))
 
 
 PUBLIC = Domain(

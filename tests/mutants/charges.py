@@ -48,6 +48,11 @@ def private_groups(original, domain, model, candidates, error):
     return replace(found, groupings=found.groupings[int(SEEN[0].count(())) % 2 :])
 
 
+@peeking(loop, "rho_to_fill", "halves measured again by private counts", checks.levels)
+def private_dependence(original, *given):
+    return given[-1] / 2 * (int(SEEN[0].count(())) % 2)
+
+
 @mutant("a strategy charged for its shortest column", checks.strategies)
 def shortest_column():
     shortest = property(lambda factor: int((factor.integers**2).sum(axis=0).min()))
