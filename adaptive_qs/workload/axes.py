@@ -156,7 +156,7 @@ class Range(OrderedQueries):
 
 
 class Circular(OrderedQueries):
-    """Arcs of a circle of cells: every start and length 1 .. n; those of length n count alike."""
+    """Arcs of a circle of cells: every start, of every length 1 .. n; length n counts n times."""
 
     @property
     def num_queries(self) -> int:

@@ -394,7 +394,7 @@ class QueryMaker:
     def joint(self, listed: tuple[int, ...], family: QueryFamily) -> Queries:
         """Return the joint queries on several attributes, over them in ascending order.
 
-        ``listed`` has positions as in the file; errors are those of :meth:`QueryFamily.on_set`.
+        ``listed`` has positions as in the file; errors are as for :meth:`QueryFamily.on_set`.
         """
         key = (family, self.domain.shape(listed), tuple(np.argsort(listed).tolist()))
         if key not in self._made:

@@ -322,7 +322,7 @@ def split_workload(
 ) -> dict[str, Workload]:
     """Return the marginals of each table of a set: those with at least one of its own attributes.
 
-    A domain has the attributes of the table behind those of its ancestors, ``given`` in number.
+    A domain has the attributes of the table behind the ``given`` attributes of its ancestors.
     Numbers of ways stand for marginals of every table.
 
     Raises:
