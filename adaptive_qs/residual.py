@@ -318,16 +318,9 @@ def axis_variances(domain: Domain, position: int, level: int | None, single: boo
 
     A residual's part of a group is divided equally among the groups within it, level by level,
     since finer residuals describe everything beyond that. A single column is measured at its codes,
-    and a group has the sum over its codes.
-
-    Args:
-        domain: with its levels.
-        position: the attribute in the clique.
-        level: the attribute in the residual; None if it is not there.
-        single: whether the residual has no other attribute.
-
-    Returns:
-        Shape (groups,), or (1,) if all are equal.
+    and a group has the sum over its codes. The clique has the attribute at ``position``, the
+    residual at ``level``, or not (None); a ``single`` residual has no other one. The shape is
+    (groups,), or (1,) if all are equal.
     """
     if single and level is not None:
         inside = _codes_in(domain, position)

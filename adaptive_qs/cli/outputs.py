@@ -149,16 +149,8 @@ class Outputs:
         A sidecar has the parameters that draw the table again, the SHA-256 of its file, and every
         charge of the table. A table on standard output is CSV, without these.
 
-        Args:
-            release: The release from which the tables are drawn.
-            drawn: The tables, root first.
-            requested: The seed of the sample, and its other parameters.
-            formulas: Which texts are escaped in CSV.
-            replacing: Whether files are replaced.
-            clock: Reports the phases.
-
-        Returns:
-            The written tables, by name.
+        The root comes first. ``requested`` has the seed and other parameters of the sample,
+        ``formulas`` says which texts are escaped in CSV. Return the written tables, by name.
         """
         from adaptive_qs.table.write import CSV, table_format, write_pages, write_set, write_table
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Collection, Iterator, Sequence
 from functools import cached_property
-from itertools import combinations, pairwise, permutations
+from itertools import combinations, permutations
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -72,7 +72,7 @@ def found_rules(
     keys = [each for each in _dependencies(views) if frozenset(each.names) not in equal]
     settled = {frozenset(rule.names) for rule, _ in orders}
     found = [*orders, *zip(keys, check_rules(joint, keys, "found"))]
-    texts = [*_equations(joint.pair, schema), *_near(views), *_implied(views, keys, settled)]
+    texts = [*_equations(joint.pair, schema), *_spans(views), *_implied(views, keys, settled)]
     found += [each for text in texts if (each := _telling(joint, schema, text))]
     found = [each for each in found if not equivalent_texts(each[0]) & set(declared)]
     kept = [(rule, check) for rule, check in found if _rows_broken(check) >= LEAST_BROKEN]
@@ -446,30 +446,17 @@ def _strictest(
     return next(filter(None, (_telling(joint, schema, text, least) for text in texts)), None)
 
 
-def _near(views: Sequence[_View]) -> Iterator[str]:
-    """Yield limits of the ratio of successive positive numbers, and of the time between moments."""
-    for x, y in pairwise(views):
-        if {x.column.kind, y.column.kind} != {"numbers"} or not (x.exact and y.exact):
-            continue
-        a, b = (np.asarray(view.amounts)[x.known & y.known] for view in (x, y))
-        if len(a) and min(a.min(), b.min()) > 0:
-            yield f"{y.name} <= {_rounded((b / a).max(), 1)} * {x.name}"
-            yield f"{y.name} >= {_rounded((b / a).min(), -1)} * {x.name}"
+def _spans(views: Sequence[_View]) -> Iterator[str]:
+    """Yield limits of the time between two moments."""
     moments = [view for view in views if view.column.kind == "moments" and view.exact]
     for x, y in permutations(moments, 2):
         span = (np.asarray(y.amounts) - np.asarray(x.amounts))[x.known & y.known]
         if len(span) and span.min() >= 0:
-            yield f"{y.name} <= {x.name} + {_rounded(span.max() / DAY, 1)} days"
+            yield f"{y.name} <= {x.name} + {int(np.ceil(span.max() / DAY))} days"
             for unit, seconds in (("years", 365.2425 * DAY), ("days", DAY), ("minutes", 60)):
                 if (least := int(span.min() // seconds)) > 1:
                     yield f"{y.name} >= {x.name} + {least} {unit}"
                     break
-
-
-def _rounded(value: float, direction: int) -> str:
-    """Return a positive number with two digits, rounded up (1) or down (-1)."""
-    unit = 10.0 ** (np.floor(np.log10(max(value, 1e-9))) - 1)
-    return f"{direction * np.ceil(direction * value / unit - 1e-9) * unit:.12g}"
 
 
 def _equations(pair: TablePair, schema: Schema) -> Iterator[str]:

@@ -337,18 +337,9 @@ def draw_pages(
     A page has as many states as make ``PAGE_CODES``. Values of the next states are proposed, so
     that a page takes one sweep for any number of passes. While a page is refined, the chains move.
 
-    Args:
-        chains: where the rows come from.
-        watch: the marginals that ``len(chains.rows)`` rows should have.
-        num_rows: rows in all.
-        passes: proposals for each value; one for tables of more than 2**19 rows.
-        workers: threads; the rows do not depend on it.
-        progress: called after each page.
-        pick: returns which rows a page takes, given their number and that of the rows of its
-            states; by default random ones.
-
-    Yields:
-        Pages of about the same length.
+    ``watch`` has the marginals of ``len(chains.rows)`` rows. Each value has some ``passes``, one in
+    tables of more than 2**19 rows. ``pick`` returns which rows a page takes, given their number and
+    that of the rows of its states; by default random ones. Pages have about the same length.
     """
     stacked = -(-min(num_rows, PAGE_CODES // chains.rows.shape[1]) // len(chains.rows))
     stacked = max(stacked, 1)

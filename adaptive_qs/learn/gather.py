@@ -130,13 +130,8 @@ def gather(
     """Return the private values to learn from; check that all other cells can be encoded.
 
     Every cell of the table fits the learnt schema: a run refuses cells before it has a budget.
-
-    Args:
-        source: A private table.
-        schema: The schema with open columns.
-        most_bytes: Maximum memory of the values.
-        progress: Reports the reading.
-        check_rows: Is called with the number of rows so far; it raises if there are too many.
+    The schema has open columns. ``check_rows`` is called with the number of rows so far, and raises
+    if there are too many.
 
     Raises:
         DataError: If the table does not fit the schema, or is coded.

@@ -242,16 +242,10 @@ def quantile_edges(
     rows than the other bins get, are bins of their own. The others have their edges next to the
     quantiles of the rows in light cells.
 
-    Args:
-        counts: noisy counts, shape (cells,).
-        prefix_std: standard deviation of the noise of such a sum.
-        most_bins: largest number of bins, two or more.
-        cut: whether the lower and the upper end can be cut off where there are hardly any rows.
-        fixed: positions that are edges in any case, if that leaves two bins for the rows.
-
-    Returns:
-        Two or more positions in 0 .. cells, at most most_bins + 1; the two outermost if there are
-        no more rows than noise.
+    Counts and their sums (``prefix_std``) are noisy. ``cut`` says whether the lower and the upper
+    end can be cut off where there are hardly any rows. Positions in ``fixed`` are edges in any
+    case, if that leaves two bins for the rows. There are two or more edges in 0 .. cells, at most
+    most_bins + 1; the two outermost if there are no more rows than noise.
     """
     sums = np.maximum(nearest_monotone(np.cumsum(counts)), 0.0)
     if sums[-1] <= prefix_std:

@@ -103,20 +103,15 @@ class RoundBudget:
 def selection_rho(
     price: float, typical: float, left: float, allowance: float, share: float
 ) -> float:
-    """Return ρ of a choice, fixed before it.
+    """Return ρ of a choice, fixed before it, at a ``price`` λ (weighted rows for a unit of ρ).
 
     At ε the exponential mechanism misses the best score by about 2/ε (rows times the largest
     weight); so at a price λ it is worth ρ = ε²/8 where √(1/2ρ) + λρ is least. It never takes more
     than its share of what is left, nor than its part of what choices may still take if all later
     rounds are typical ones. So all choices together take no more than the first allowance, but
     where a round that was to take all there is leaves something for others.
-
-    Args:
-        price: λ, weighted rows for a unit of ρ.
-        typical: ρ of a typical measurement on offer.
-        left: ρ of the loop that is left.
-        allowance: ρ that this choice and later ones may take together.
-        share: part of what is left that a choice may take.
+    ``typical`` is ρ of a typical measurement on offer, ``left`` is left of the loop, ``allowance``
+    of this choice and later ones together.
     """
     worth = (1 / (2 * math.sqrt(2) * price)) ** (2 / 3)
     return min(worth, allowance * min(typical / left, 1.0), left * share)
@@ -290,12 +285,8 @@ class LoopBudget:
         anything else is known, a round that moved by no more than noise lowers the price. This
         stands for Fuentes et al., Algorithm 7, whose pseudo-code compares the estimate with the
         true marginal: with that the rounds would depend on private counts.
-
-        Args:
-            spent: on the round.
-            moved: L1 distance between the chosen marginal's new and old estimate (rows).
-            expected: L1 error expected of the new estimate (rows).
-            weight: of the marginal.
+        ``moved`` is the L1 distance between the chosen marginal's new and old estimate, and
+        ``expected`` the L1 error of the new one (rows).
         """
         found = math.sqrt(max(moved**2 - expected**2, 0.0))
         gained = weight * found * (1 - expected / moved) if found else 0.0

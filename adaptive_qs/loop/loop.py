@@ -92,15 +92,9 @@ def run_loop(
 ) -> LoopResult:
     """Spend ``rho`` on the marginals that most improve the workload (Fuentes et al., Algorithm 4).
 
-    Args:
-        table: the private rows.
-        workload: what matters.
-        mechanisms: charge the budget that owns the table before anything is drawn.
-        rho: zCDP to spend; never exceeded.
-        settings: how it is spent.
-        workers: threads that score candidates; the result does not depend on it.
-        on_round: called after each round.
-        strategies: how single columns are measured, from public quantities.
+    The mechanisms charge the budget that owns the table before anything is drawn. ``rho`` (zCDP) is
+    never exceeded. Nothing depends on ``workers``, threads that score candidates. ``strategies``
+    say how single columns are measured, from public quantities.
 
     Raises:
         BudgetExceeded: the ledger behind ``mechanisms`` holds less than ``rho``.

@@ -171,14 +171,9 @@ class ConditionalPlanner:
         concave in its variance. So each step replaces it by its tangent, whose minimum is a
         water-filling that is nowhere worse (Hunter and Lange 2004); a marginal that is beyond
         measuring loses its weight on the way.
-
-        Args:
-            errors: L1 errors (rows) that some noise (standard deviations of a cell, rows) leaves of
-                some candidates.
-            precision: λ_τ held for each residual of the closure (1 / rows²).
-            budget: Σ p_τ x_τ available, 2ρ.
-            priorities: w_γ of the candidates.
-            rows: positions of the candidates to measure, ascending; by default all.
+        ``errors`` are L1 errors (rows) that some noise (standard deviation of a cell) leaves of
+        candidates, ``precision`` is λ_τ held for each residual (1 / rows²), ``budget`` Σ p_τ x_τ,
+        ``priorities`` w_γ, and ``rows`` the ascending positions of candidates, by default of all.
         """
         rows = np.arange(len(self._row)) if rows is None else rows
         inside = self._variance_weights[rows]
@@ -361,14 +356,8 @@ def initial_share(
     weighs them, and what it adds to them, would have for all of the budget, divided evenly among
     combinations. That is least where s / (1 − s) = (a/b)^(2/3). Only combinations are measured that
     are left with less than ``DEPENDENCE``, so b is at most half of it, the mean if they are left
-    with anything up to it. The share is kept between 0.1 and 0.9.
-
-    Args:
-        workload: what matters.
-        candidates: its marginals.
-        rho: of the whole run.
-        total: the noisy number of rows.
-        codes: as for :func:`one_way_precisions`.
+    with anything up to it. The share is kept between 0.1 and 0.9. ``rho`` is that of the whole run,
+    ``total`` the noisy number of rows, ``codes`` as for :func:`one_way_precisions`.
     """
     several = [clique for clique in candidates if len(clique) > 1]
     if not several:

@@ -323,12 +323,14 @@ def decode(
     schema: Schema,
     rng: np.random.Generator,
     drawers: Mapping[str, Drawer] | None = None,
+    places: Mapping[str, NDArray[np.float64]] | None = None,
 ) -> pa.Table:
     """Return the table with values for its codes, which meet the rules of the schema.
 
     Numbers and moments are drawn from their bin or period, uniformly or by the ``drawers`` of their
-    columns, column by column. Missing values are null, unknown values are the catch-all label.
-    Encoding the result under the same schema gives the same codes.
+    columns, column by column; inside a code they ascend with the ``places`` of the rows. Missing
+    values are null, unknown values are the catch-all label. Encoding the result under the same
+    schema gives the same codes.
 
     Raises:
         SchemaError: If the table has another domain than the schema, or no row meets the rules.
@@ -338,12 +340,14 @@ def decode(
     if schema.ruleset is not None:
         from adaptive_qs.table.rule_sampling import drawn_under_rules
 
-        codes = dict(zip(schema.names, table.columns))
-        return pa.table(drawn_under_rules(codes, schema.ruleset, rng, drawers)[0])
-    columns = [
-        column.decode(codes, rng, (drawers or {}).get(column.name))
-        for column, codes in zip(schema.columns, table.columns)
-    ]
+        named = dict(zip(schema.names, table.columns))
+        return pa.table(drawn_under_rules(named, schema.ruleset, rng, drawers, places)[0])
+    from adaptive_qs.table.bin_density import sort_inside  # who encodes only does not need it
+
+    drawers, places, columns = drawers or {}, places or {}, []
+    for column, codes in zip(schema.columns, table.columns):
+        drawn = column.decode(codes, rng, drawers.get(column.name))
+        columns.append(sort_inside(column, codes, drawn, places.get(column.name)))
     return pa.table(columns, names=list(schema.names))
 
 

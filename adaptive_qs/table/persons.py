@@ -81,14 +81,8 @@ class ContributionBound(Rows):
     ) -> Self:
         """Count the rows of each person and select the rows to keep.
 
-        The table is read again if some person has more.
-
-        Args:
-            source: The private table.
-            schema: Its schema, with a person column.
-            most: K, the number of rows of each person that are kept.
-            most_bytes: Memory for the counts and the selection.
-            progress: Reports the reading.
+        The table is read again if some person has more than ``most``. The counts and the selection
+        may take ``most_bytes``.
 
         Raises:
             DataError: If the table is coded, does not fit the schema, or a row has no person.

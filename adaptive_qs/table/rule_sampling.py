@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from adaptive_qs.arguments import shown
 from adaptive_qs.errors import InputError, SchemaError
+from adaptive_qs.table.bin_density import sort_inside
 from adaptive_qs.table.cells import normalise
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.columns.base import ColumnBase
@@ -44,6 +45,7 @@ class _Drawn:
         codes: NDArray[np.integer],
         rng: np.random.Generator,
         drawer: Drawer | None = None,
+        places: NDArray[np.float64] | None = None,
     ):
         self.column = column
         self._drawer = drawer
@@ -52,7 +54,7 @@ class _Drawn:
         if column.measured:
             low, high = self._bins(np.arange(column.num_values))
             self.loose = bool((low < high).any())
-        first = column.decode(self.codes, rng, drawer)
+        first = sort_inside(column, self.codes, column.decode(self.codes, rng, drawer), places)
         self._pool = [first]
         self._size = len(first)
         self._place = np.arange(len(first))
@@ -127,15 +129,16 @@ def drawn_under_rules(
     ruleset: Ruleset,
     rng: np.random.Generator,
     drawers: Mapping[str, Drawer] | None = None,
+    places: Mapping[str, NDArray[np.float64]] | None = None,
 ) -> tuple[dict[str, pa.Array], dict[str, NDArray[np.int64]]]:
     """Draw values of all columns such that every row meets all rules; return values and codes.
 
-    ``rng`` draws column by column, with the drawer of the column if there is one, then again for
-    rows that break rules. A row gets other codes if no values for its own meet the rules. Raises
-    SchemaError if no row was found that meets the rules.
+    ``rng`` draws column by column, with the drawer of the column if there is one, and sorts by the
+    ``places`` inside codes, then again for rows that break rules. A row gets other codes if no
+    values for its own meet the rules. Raises SchemaError if no row was found that meets the rules.
     """
     drawn = {
-        name: _Drawn(column, codes[name], rng, (drawers or {}).get(name))
+        name: _Drawn(column, codes[name], rng, (drawers or {}).get(name), (places or {}).get(name))
         for name, column in ruleset.columns.items()
     }
     linked = [condition.columns() for _, condition in ruleset.conditions]

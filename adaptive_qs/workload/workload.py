@@ -105,8 +105,8 @@ def listed_sets(domain: Domain, ways: int, most: int) -> list[tuple[CliqueArray,
 
     If there are more than ``most``, the sets of the smallest attributes are listed, of as many
     attributes as have no more sets; and all sets of one attribute less, which share the weight of
-    the sets that are not. Sizes decide, and the order of the schema among equal ones. At least the
-    single attributes fit ``most``. The sets have shape (sets, k), each with their weights, the
+    the sets that are not. Sizes decide, and the order of the schema among equal ones. ``most``
+    is at least the number of attributes. The sets, shape (sets, k), come with their weights, the
     largest k first. Raise WorkloadError unless k is from 1 to the number of attributes.
     """
     d = len(domain)
@@ -218,9 +218,6 @@ class Workload:
         A set of attributes shows how these depend on each other, and with the target how it depends
         on them. So the combinations with the target weigh at least as much as all others together:
         a rule without a constant, which looks at no row.
-
-        Args:
-            target: name of the attribute.
 
         Raises:
             SchemaError: there is no such attribute.
