@@ -25,7 +25,6 @@ from adaptive_qs.workload.matrices import Queries
 from adaptive_qs.workload.residuals import CenteredQueries, Subworkload, Term
 
 # Closed forms of the spectra of a single attribute's queries: of QᵀQ, and centered of ΠQᵀQΠ.
-#
 # They make sizes of 10,000 and more cost O(n) where a matrix would take n² numbers.
 #
 # Marginal: Π itself. Circular: a circulant matrix, diagonal in the Fourier basis. Prefix: with the
@@ -111,7 +110,6 @@ def _known(part: CenteredQueries, forms: _Forms) -> Array | None:
 
 
 # The error of any strategy on any subworkload, without a matrix larger than one part.
-#
 # tr(G V⁺) is linear in G, so it is a sum over the terms of G. A product term meets a strategy with
 # one factor for each axis as a product of one-axis traces; a joint term is contracted one factor of
 # the strategy at a time.
@@ -191,7 +189,6 @@ def _contract(matrix: Array, blocks: Sequence[Array]) -> Array:
 
 
 # The singular value bound: what no strategy can beat, from the spectrum of the workload alone.
-#
 # Li and Miklau, Theorem 2, used by McKenna et al. as the SVD bound. For every feasible V, that is
 # diag V ≤ 1 on N cells, tr V ≤ N and the Cauchy-Schwarz inequality gives
 #
@@ -263,7 +260,6 @@ def _factor_bound(queries: CenteredQueries) -> float:
 
 
 # ResidualPlanner (Xiao et al. 2023): a fixed basis for each attribute, no solver.
-#
 # Each residual is measured by ⊗B_i, where B_i spans the mean-free vectors of attribute i. With
 # B_i = √(n/(n−1)) Π that is ResidualPlanner, the optimum for marginals.
 
@@ -354,7 +350,6 @@ def solve_with_basis(subworkload: Subworkload, factors: tuple[Factor, ...]) -> S
 
 
 # Weighted Fourier factorisation: the best strategy that is diagonal in the Fourier basis.
-#
 # He et al., appendix C (Lebeda et al.). With F the unitary Fourier basis of the residual
 # frequencies, those that are non-zero along every axis, and c_f = (F*GF)_ff, a strategy with
 # V = F diag(h) F* has the constant diagonal Σh/N and error Σ c_f/h_f. By the Cauchy-Schwarz
@@ -430,7 +425,6 @@ def _best_weights(c: Array) -> Array:
 
 
 # Weighted Fourier queries on each axis apart: what is left of them where cells are many.
-#
 # The best Fourier strategy over all axes together is a dense matrix once it is measured. A product
 # V = ⊗ F_k diag(h_k) F_k* needs one matrix for each axis. Its error Σ_f c_f / Π_k h_k(f_k) falls
 # with every exact step in one h_k, √(Σ_f c_f / Π_{j≠k} h_j) up to a scale; it starts from

@@ -24,7 +24,6 @@ from adaptive_qs.strategy.solution import (
 )
 
 # Reversals and swaps of axes that leave a Gram matrix unchanged, and the blocks they cut it into.
-#
 # If G is invariant under a group of cell permutations, so is an optimal dual vector y: average y
 # over the group, the dual objective is concave. The permutations here are involutions that commute
 # (a group ℤ₂ᵏ), so M = Y^½ G Y^½ splits exactly into one block per character of the group, each
@@ -217,7 +216,6 @@ def _blocks(pairs: Sequence[tuple[Array, Array]], size: int, power: int = 1) -> 
 
 
 # The iteration behind every optimal strategy: one dual vector carries primal and dual.
-#
 # For y > 0 with Σy = 1 let M = Y^½ G Y^½, s = tr M^½ and V = Y^{-½} M^½ Y^{-½}. Then s² is a lower
 # bound on min tr(G V⁺), V / max_i V_ii is feasible with objective s·max_i V_ii, and Σ y_i V_ii = s:
 # at the optimum V_ii = s wherever y_i > 0. The multiplicative update y_i ← y_i (V_ii/s)^p is a
@@ -316,7 +314,6 @@ def _limited(step: Array) -> Array:
 
 
 # Optimal strategies, with bounds that prove it, for any Gram matrix that fits in memory.
-#
 # He et al., equation 4: minimise tr(G V⁺) over V ⪰ 0 with diag V ≤ 1 and range(V) ⊇ range(G).
 
 

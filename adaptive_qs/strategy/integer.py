@@ -23,7 +23,6 @@ from adaptive_qs.workload.workload import QueryPart, QueryWorkload
 Integers = NDArray[np.int64]
 
 # A strategy matrix rounded to integers that keep what matters of it.
-#
 # Where all rows sum to zero along an axis the integers do so exactly: the estimate of a residual
 # stays unbiased. Column norms that rounding pushed above the largest are trimmed back, since the
 # largest is the sensitivity.
@@ -170,7 +169,6 @@ def _ignored(shape: tuple[int, ...], balanced: tuple[bool, ...]) -> Array:
 
 
 # Strategies with integer coefficients, so that measurements can be exact.
-#
 # A factor B_k becomes M_k = round(2^s B_k); the sensitivity, inverse and covariance are of M_k,
 # so nothing that is reported depends on the rounding having been fine enough.
 

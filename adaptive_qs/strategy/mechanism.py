@@ -370,7 +370,6 @@ def _family_bound(queries: Queries) -> float:
 
 
 # The full problem solved on the table over all attributes in use.
-#
 # Splitting a workload by residual spaces costs a few percent where one attribute, or a small
 # domain, is all there is; there the full problem can be solved as it is (OPT_0 of McKenna et al.).
 

@@ -26,7 +26,6 @@ from adaptive_qs.workload.axes import Marginal
 from adaptive_qs.workload.residuals import CenteredAxis, CenteredQueries, Subworkload, Term
 
 # Products: the optimum of a Kronecker product is the product of the optima.
-#
 # Primal and dual both factor: if V_k is feasible for G_k with tr(G_k V_k⁺) = L_k, then ⊗V_k is
 # feasible for ⊗G_k with ΠL_k, and lower bounds multiply likewise. A sum of products is a product
 # wherever its terms differ along one axis only: A⊗B + A⊗C = A⊗(B + C).

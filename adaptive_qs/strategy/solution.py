@@ -34,7 +34,6 @@ class SolverSettings:
 
 
 # Strategy matrices as Kronecker products of factors, and what their noise does to a table.
-#
 # A strategy B = ⊗B_k measures Bx with independent noise of unit variance. Each factor covers one or
 # several consecutive axes of the table and has largest column norm 1; so has the product. From the
 # measurement the table is estimated as B⁺z, with covariance V⁺ = ⊗V_k⁺, V_k = B_kᵀB_k.

@@ -282,7 +282,6 @@ def as_identifiers(values: pa.Array) -> tuple[pa.StringArray, str]:
 
 
 # Columns of Python objects: each cell becomes a typed value by its own type alone.
-#
 # A column of objects can hold text, booleans, numbers and dates. No type is inferred for the
 # column: the other cells of a column must not change how a row is read, or one row of
 # another type would re-code all others, and no noise would hide it.

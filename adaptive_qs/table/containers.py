@@ -140,10 +140,7 @@ class Workbook:
     """The sheets of a workbook (part and visibility by name), which openpyxl parses row by row."""
 
     def __init__(self, path: Path, most_bytes: int) -> None:
-        """Find the sheets, and read the texts that cells share.
-
-        Raise ResourceExceeded if the texts need more memory than ``most_bytes``.
-        """
+        """Find the sheets and shared texts; ResourceExceeded if these exceed ``most_bytes``."""
         from openpyxl.styles.stylesheet import apply_stylesheet
 
         self._path, self._reader = path, _read_manifest(path, most_bytes)

@@ -22,7 +22,6 @@ from adaptive_qs.errors import DataError, InputError, reason
 from adaptive_qs.machine import Fault, reach
 
 # Temporary files next to their targets: named after them, locked by their writer.
-#
 # A writer that is killed leaves its file behind. The lock is gone with it, so the next writer of
 # the same target distinguishes such a file from one that is still being written, and removes it.
 

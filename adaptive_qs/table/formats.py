@@ -63,10 +63,7 @@ def row_blocks(read: Callable[[int], bytes], size: int, delimiter: str = COMMA) 
 
 
 def one_ahead(items: Iterator[T]) -> Generator[T]:
-    """Yield the items while a thread prepares the next one.
-
-    The thread has ended when this generator has, at its end, by an error or closed.
-    """
+    """Yield items while a thread, which ends with this generator, prepares the next one."""
     with ThreadPool(1) as pool:
         coming = pool.submit(lambda: next(items, None))
         while (item := coming.result()) is not None:

@@ -477,7 +477,6 @@ def describes_set(content: Any) -> bool:
 
 
 # The published JSON Schema of schema files, generated from the models.
-#
 # A test keeps the copy next to this module current; `scripts/make_reference.py` writes it.
 
 PUBLISHED = Path(__file__).with_name("schema.schema.json")

@@ -429,7 +429,6 @@ def _refuse(error: ValidationError, source: str) -> NoReturn:
 
 
 # The published JSON Schema of schema files of sets of tables, generated from the models.
-#
 # A test keeps the copy next to this module current; `scripts/make_reference.py` writes it.
 
 PUBLISHED = Path(__file__).with_name("tables.schema.json")

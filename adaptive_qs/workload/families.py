@@ -413,7 +413,6 @@ class QueryMaker:
 
 
 # Queries on several attributes: products of families of one attribute, or one joint family.
-#
 # The queries of a product are ordered row-major: the last attribute varies fastest.
 
 Array = NDArray[np.float64]

@@ -136,10 +136,7 @@ class Part(BaseModel):
     def marginals(
         self, domain: Domain, most: int | None = None
     ) -> list[list[tuple[Clique, float]]]:
-        """Return the cliques and their weights, of queries of any kind.
-
-        ``most`` is as for :meth:`Workload.all_ways`.
-        """
+        """Return weighted cliques of any queries; ``most`` is as for :meth:`Workload.all_ways`."""
         if self.attributes is None:
             every = Workload.all_ways(domain, self.ways or (), most)
             return [[(clique, self.weight * w) for clique, w in every.weights.items()]]
@@ -449,7 +446,6 @@ def _identity(queries: Queries) -> str:
 
 
 # The published JSON Schema of workload files, generated from the models.
-#
 # A test keeps the copy next to this module current; `scripts/make_reference.py` writes it.
 
 PUBLISHED = Path(__file__).with_name("workload.schema.json")

@@ -14,7 +14,6 @@ from adaptive_qs.workload.matrices import Queries, check_size
 from adaptive_qs.workload.workload import QueryPart, QueryWorkload
 
 # The part of queries that lies in one residual space: He et al., equation 3.
-#
 # Queries Q over some axes split into one part for each subset of the axes: along each axis kept the
 # mean is removed (Π = I − 11ᵀ/n), along each axis dropped it is taken. Parts of a product are
 # products of the parts of its factors.
@@ -138,7 +137,6 @@ class Subworkload:
 
 
 # Query decomposition (He et al., section 6.2).
-#
 # A query over clique γ is the sum of one subquery for each τ ⊆ γ, q(⊗W) with W the mean over an
 # axis outside τ and the centering I − 11ᵀ/n over an axis of τ. Subqueries of different residual
 # spaces are orthogonal, so each residual space is a problem of its own. Its Gram matrix is a
