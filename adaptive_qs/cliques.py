@@ -108,8 +108,8 @@ class CliqueIndex:
     """The positions of cliques in a list, found for many cliques together.
 
     ``positions`` is the number of positions that may be in a clique. Cliques are listed by how many
-    attributes they have. Those of more than ``62 / log2(positions)`` attributes come with all their
-    subsets, in the order of :func:`downward_closure`.
+    attributes they have. Cliques of more than ``62 / log2(positions)`` attributes come with all
+    their subsets, in the order of :func:`downward_closure`.
     """
 
     def __init__(self, positions: int, listed: Iterable[Clique]) -> None:

@@ -133,7 +133,7 @@ def _count_inside(cliques: Iterable[Clique], block: Clique) -> int:
 class Residuals:
     """The measured residuals of a joint distribution as one linear map R.
 
-    Those of the measured cliques and of single attributes count.
+    Residuals of the measured cliques and of single attributes count.
 
     Attributes:
         values: z, all residuals one after the other (rows).

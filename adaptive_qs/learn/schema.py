@@ -180,7 +180,7 @@ class _Histograms:
     """The public description of what is counted of one column with known bins.
 
     The first ``points`` values of its range, or as many declared heaps, are counted one by one. The
-    ``moduli`` are those of its endings, each a divisor of the next.
+    ``moduli`` belong to its endings, each a divisor of the next.
     """
 
     column: RangeColumn

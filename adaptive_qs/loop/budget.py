@@ -191,8 +191,8 @@ class LoopBudget:
     def begin_rounds(self, rounding: float, last: float) -> None:
         """Grant all selections their allowance.
 
-        The ledger may round up the charges of a round by ``rounding`` ρ, and those of all that is
-        measured together at the end by ``last``.
+        The ledger may round up the charges of a round by ``rounding`` ρ, and the charges of all
+        that is measured together at the end by ``last``.
         """
         self._rounding, self._last_rounding = rounding, last
         self._allowance = self.left * self.settings.selecting_share

@@ -75,7 +75,7 @@ def total_std(workload: Workload, rho: float, rows: float = 0.0) -> float:
 class MeasuredForecast(NamedTuple):
     """How many combinations a run will likely measure.
 
-    ``full`` are those at full resolution; the others are measured over groups of codes.
+    ``full`` of them are at full resolution; the others are measured over groups of codes.
     """
 
     marginals: int
