@@ -84,10 +84,7 @@ def known_gram_eigenvalues(queries: Queries) -> Array | None:
 
 
 def known_eigenvalues(part: CenteredQueries) -> Array | None:
-    """Return the eigenvalues of the centered Gram without the zero of the constant vector.
-
-    Shape (n − 1,), in any order. None without a closed form.
-    """
+    """Return the centered Gram's n − 1 eigenvalues besides the constant vector's 0, or None."""
     match part.queries:
         case FirstCells(size, queries=Circular() as circle):
             # What centering changes is the mean over the circle, by its part off 1/√n.
@@ -252,11 +249,7 @@ def judged(
 
 @lru_cache(maxsize=4_096)
 def _factor_bound(queries: CenteredQueries) -> float:
-    """Return (tr G^½)² / N of one factor.
-
-    Past ``SINGLE_CELLS`` cells and rows, and with no known spectrum, (tr G^½)² ≥ tr G is all that
-    is used: valid, and weak.
-    """
+    """Return (tr G^½)²/N of one factor; the weaker tr G/N if its spectrum is out of reach."""
     cells = math.prod(queries.shape)
     known = known_eigenvalues(queries)
     if known is not None:
@@ -277,16 +270,10 @@ def _factor_bound(queries: CenteredQueries) -> float:
 
 @dataclass(frozen=True, eq=False)
 class FourierFactor(Factor):
-    """V = F diag(h) F* with F the unitary Fourier basis: its diagonal is one everywhere.
+    """V = F diag(h) F* with F the unitary Fourier basis: its diagonal is one everywhere."""
 
-    Attributes:
-        shape: sizes of the axes covered.
-        weights: h, of the same shape: non-negative, equal at f and −f, with sum N = Πshape.
-            Frequencies of weight 0 are not measured.
-    """
-
-    shape: tuple[int, ...]
-    weights: Array
+    shape: tuple[int, ...]  # sizes of the axes covered
+    weights: Array  # h, of this shape: ≥ 0 (0 is not measured), equal at f and −f, sum N = Πshape
 
     def __post_init__(self) -> None:
         h = np.asarray(self.weights, dtype=np.float64)
@@ -361,10 +348,7 @@ def solve_residual_planner(subworkload: Subworkload) -> Solution:
 
 
 def solve_with_basis(subworkload: Subworkload, factors: tuple[Factor, ...]) -> Solution:
-    """Return the strategy ⊗B_i; it is OPTIMAL if it meets the singular value bound.
-
-    Each factor spans all mean-free vectors of its axis.
-    """
+    """Return ⊗B_i, each spanning its mean-free vectors; OPTIMAL at the singular value bound."""
     strategy = Strategy(factors)
     return judged(subworkload, strategy, total_variance(subworkload, strategy))
 
@@ -408,10 +392,7 @@ def subworkload_spectrum(subworkload: Subworkload) -> Array:
 
 @lru_cache(maxsize=1_024)
 def fourier_spectrum(queries: CenteredQueries) -> Array:
-    """Return c_f, the diagonal of the Gram matrix in the unitary Fourier basis.
-
-    Non-negative and read-only; zero at frequencies that are zero along some axis.
-    """
+    """Return c_f ≥ 0 (read-only), the Gram's diagonal in the Fourier basis; 0 off the residual."""
     c = np.array(_raw_spectrum(queries))
     for axis in range(c.ndim):
         c[(slice(None),) * axis + (0,)] = 0.0

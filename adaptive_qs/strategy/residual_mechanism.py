@@ -55,19 +55,12 @@ EXACT_QUERIES = 20_000_000
 
 @dataclass(frozen=True, eq=False)
 class ResidualMechanism:
-    """Independent measurements of residuals that together answer a workload.
+    """Independent measurements of residuals that together answer a workload."""
 
-    Attributes:
-        decomposition: the residuals, their classes and scales.
-        solutions: one for each class, at privacy cost 1.
-        shares: shape (residuals,): part of the budget each residual gets; positive, sum 1.
-        any_bound: no matrix mechanism of any kind has a smaller total error; 0 where unknown.
-    """
-
-    decomposition: Decomposition
-    solutions: tuple[Solution, ...]
-    shares: Array
-    any_bound: float = 0.0
+    decomposition: Decomposition  # the residuals, their classes and scales
+    solutions: tuple[Solution, ...]  # one for each class, at privacy cost 1
+    shares: Array  # shape (residuals,): part of the budget each residual gets; positive, sum 1
+    any_bound: float = 0.0  # no matrix mechanism has a smaller total error; 0 where unknown
     _cache: ArrayCache = field(default_factory=lambda: ArrayCache(VARIANCE_BYTES), repr=False)
 
     @property

@@ -294,15 +294,10 @@ Parted = Iterator[tuple[NDArray[np.bool_], pa.Array]]
 
 @dataclass(frozen=True)
 class MixedCells:
-    """Cells of several types.
+    """Cells of several types."""
 
-    Attributes:
-        parts: Arrays of one type each; together they hold the distinct cells, in any order.
-        indices: Which cell of the joined parts each row has, -1 for none, shape (rows,).
-    """
-
-    parts: tuple[pa.Array, ...]
-    indices: NDArray[np.int64]
+    parts: tuple[pa.Array, ...]  # one type each; together the distinct cells, in any order
+    indices: NDArray[np.int64]  # cell of the joined parts of each row, -1 for none, shape (rows,)
 
     def __len__(self) -> int:
         return len(self.indices)

@@ -365,8 +365,7 @@ def _rows_at_once(
 ) -> int:
     """Return how many rows of some columns to read in one step, at most ``BATCH_ROWS``.
 
-    Raises:
-        ResourceExceeded: If one of the chosen row groups needs more memory than this.
+    Raise ResourceExceeded if one of the chosen row groups needs more memory than this.
     """
     groups = [file.metadata.row_group(k) for k in chosen]
     cell, sizes = 0, [np.zeros(len(groups), np.int64)]
@@ -412,11 +411,7 @@ def _unpacked_bytes(raw: BinaryIO, chunk: pq.ColumnChunkMetaData) -> int:
 
 
 def _thrift_fields(data: bytes, place: int) -> tuple[dict[int, Any], int]:
-    """Parse a structure in the compact protocol of Thrift.
-
-    Returns:
-        Its 32-bit integers and inner structures by field number, and the position of its end.
-    """
+    """Parse a structure of Thrift's compact protocol; return integers, structures, and its end."""
     fields: dict[int, Any] = {}
     number = 0
     while byte := data[place]:

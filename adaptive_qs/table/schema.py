@@ -39,8 +39,7 @@ AboutText = Annotated[Text, Field(min_length=1, max_length=4_000)]
 def resolve_about(given: Any) -> tuple[Mapping[str, str], str]:
     """Return a description of the data, a mapping or in a JSON file, and its name for messages.
 
-    Raises:
-        InputError: If the file cannot be read, or is a table, whose rows would be published.
+    Raise InputError if the file cannot be read, or is a table, whose rows would be published.
     """
     if isinstance(given, Mapping):
         return given, "about"

@@ -48,8 +48,7 @@ class Dialect(NamedTuple):
 def check_encoding(name: str) -> str:
     """Check that no row in this encoding can change how other rows are read; return its name.
 
-    Raises:
-        ValueError: If it is unknown, or has shifts or escapes.
+    Raise ValueError if it is unknown, or has shifts or escapes.
     """
     try:
         codecs.getincrementaldecoder(name)

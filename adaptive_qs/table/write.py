@@ -251,7 +251,7 @@ def write_set(
 ) -> None:
     """Write the pages of several tables, by name, to one file that holds them.
 
-    Arguments and errors are those of :func:`write_table`. The pages of a table have the columns of
+    Arguments and errors are as for :func:`write_table`. The pages of a table have the columns of
     its schema, in that order.
     """
     kind = table_format(path)

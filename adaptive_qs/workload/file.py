@@ -245,9 +245,7 @@ class WorkloadFile(BaseModel):
     def query_workload(self, domain: Domain, source: str = "workload") -> QueryWorkload:
         """Return the queries over a domain, in one part for each part and number of attributes.
 
-        Args:
-            domain: the attributes.
-            source: name of the file in errors; matrices of custom queries are in its folder.
+        ``source`` names the file in errors; matrices of custom queries are in its folder.
 
         Raises:
             WorkloadError: an attribute that the domain lacks or that cannot carry its queries, more
@@ -324,10 +322,8 @@ def split_workload(
 ) -> dict[str, Workload]:
     """Return the marginals of each table of a set: those with at least one of its own attributes.
 
-    Args:
-        spec: The workload. Numbers of ways stand for marginals of every table.
-        domains: The attributes of each table, by name, behind the attributes of its ancestors.
-        given: The number of attributes of the ancestors.
+    A domain has the attributes of the table behind the ``given`` attributes of its ancestors.
+    Numbers of ways stand for marginals of every table.
 
     Raises:
         WorkloadError: The workload requests more than marginals, has a target, names columns that

@@ -35,12 +35,7 @@ def squared_mean(queries: Queries) -> float:
 class CenteredQueries:
     """The part of queries that lies in a residual space; equal parts compare and hash equal.
 
-    Args:
-        queries: over all their axes.
-        kept: ascending axes, at least one.
-
-    Raises:
-        ValueError: the axes kept are not such.
+    The axes kept are ascending, at least one; else ValueError.
     """
 
     queries: Queries
@@ -112,15 +107,10 @@ def _center(array: Array, axes: range) -> Array:
 
 @dataclass(frozen=True)
 class Term:
-    """Weighted queries whose Gram matrix is scale · ⊗ factor.gram().
+    """Weighted queries whose Gram matrix is scale · ⊗ factor.gram()."""
 
-    Attributes:
-        scale: positive.
-        factors: cover the axes of the residual in order: one for each axis, or one for them all.
-    """
-
-    scale: float
-    factors: tuple[CenteredQueries, ...]
+    scale: float  # positive
+    factors: tuple[CenteredQueries, ...]  # one for each axis in order, or one for all
 
     def gram(self) -> Array:
         """Return the Gram matrix, shape (N, N)."""
@@ -132,15 +122,10 @@ class Term:
 
 @dataclass(frozen=True)
 class Subworkload:
-    """The queries of a workload in one residual space; hashable, so that it is solved once.
+    """The queries of a workload in one residual space; hashable, so that it is solved once."""
 
-    Attributes:
-        shape: sizes of the residual's axes; () is the total.
-        terms: at least one; the Gram matrix is the sum of their Gram matrices.
-    """
-
-    shape: tuple[int, ...]
-    terms: tuple[Term, ...]
+    shape: tuple[int, ...]  # sizes of the residual's axes; () is the total
+    terms: tuple[Term, ...]  # at least one; the Gram matrix is the sum of their Gram matrices
 
     @property
     def cells(self) -> int:
@@ -173,22 +158,15 @@ ZERO_SHARE = 1e-13
 class Decomposition:
     """The residual spaces a workload reaches, and the problem in each.
 
-    Attributes:
-        workload: what was decomposed.
-        residuals: every τ with a subquery that is not zero, by degree and then by attribute.
-        subworkloads: one for each class of residuals, with first scale 1.
-        class_of: shape (residuals,): the class of each residual.
-        scales: shape (residuals,): what the Gram matrix of its class is multiplied with.
-        inside: for each part, shape (sets, 2**degree): position of every subset of a set among
-            the residuals, −1 where there is none. Column m is the subset whose k-th attribute
-            is present where bit k of m is set.
+    ``inside`` has for each part, shape (sets, 2**degree), the position of every subset of a set
+    among the residuals, or −1. Column m is the subset with the k-th attribute where bit k is set.
     """
 
     workload: QueryWorkload
-    residuals: tuple[Clique, ...]
-    subworkloads: tuple[Subworkload, ...]
-    class_of: Indices
-    scales: Array
+    residuals: tuple[Clique, ...]  # every τ with a nonzero subquery, by degree, then by attribute
+    subworkloads: tuple[Subworkload, ...]  # one for each class of residuals, with first scale 1
+    class_of: Indices  # shape (residuals,): the class of each residual
+    scales: Array  # shape (residuals,): what the Gram matrix of its class is multiplied with
     inside: tuple[Indices, ...]
 
 
@@ -310,11 +288,7 @@ def _classes(
 ) -> tuple[tuple[Subworkload, ...], Indices, Array]:
     """Group residuals with the same terms in the same ratio; return a subworkload for each class.
 
-    Args:
-        residuals: the residual of each addition.
-        numbers: the term that is added.
-        coefficients: how much of it is added.
-        factors: the terms by number.
+    An addition puts ``coefficients`` of the ``factors`` of term ``numbers`` into a residual.
     """
     keys, position = np.unique(residuals * len(factors) + numbers, return_inverse=True)
     total: Array = np.bincount(position.ravel(), weights=coefficients).astype(np.float64)
