@@ -111,9 +111,7 @@ Numbers = NDArray[Any]
 class Gathered:
     """Private values by column, without missing ones; never shown.
 
-    Attributes:
-        numbers: shape (rows with a value,), inside the declared ends.
-        texts: distinct texts in ascending order, and the rows with each.
+    Numbers are inside the declared ends, texts distinct, ascending and with the rows of each.
     """
 
     numbers: dict[str, Numbers] = field(default_factory=dict, repr=False)
@@ -130,8 +128,7 @@ def gather(
     """Return the private values to learn from; check that all other cells can be encoded.
 
     Every cell of the table fits the learnt schema: a run refuses cells before it has a budget.
-    The schema has open columns. ``check_rows`` is called with the number of rows so far, and raises
-    if there are too many.
+    ``check_rows`` is called with the number of rows so far, to raise if there are too many.
 
     Raises:
         DataError: If the table does not fit the schema, or is coded.
