@@ -275,6 +275,7 @@ CHECKS: Registry[type[Check]] = Registry(
         "rules": f"{_HERE}.rows:RulesCheck",
         "values": f"{_HERE}.columns:ValuesCheck",
         "group_means": f"{_HERE}.groups:GroupMeansCheck",
+        "profiles": f"{_HERE}.groups:ProfilesCheck",
         "correlations": f"{_HERE}.associations:CorrelationsCheck",
         "queries": f"{_HERE}.queries:QueriesCheck",
         "workload": f"{_HERE}.marginals:MarginalsCheck",
