@@ -50,6 +50,7 @@ the shell complete commands and options.
 | 2 | invalid input, including a damaged ledger |
 | 3 | refused by the budget |
 | 4 | refused by the memory ceiling |
+| 5 | a criterion of `evaluate --accept` is not met |
 | 128 + n | stopped by signal n |"""
 
 SHARED = 2

@@ -112,6 +112,12 @@ RANGES = {"version": 1, "parts": [
 PREFIXES = {"version": 1, "parts": RANGES["parts"][1:]}
 
 
+def criteria(limit):
+    """One limit of the owner."""
+    listed = [{"measure": "count_difference", "ways": 1, "limit": limit}]
+    return {"version": 1, "criteria": listed}
+
+
 def hours_lost():
     """Dates that have lost their hours."""
     column = {"name": "seen", "type": "datetime", "min": "2024-01-01T00:00:00",
@@ -154,6 +160,8 @@ CASES = {
     ),
     "models": lambda: compared(shuffled(["member"]), 1, target="member", repeats=2),
     "hours lost": hours_lost,
+    "criteria met": lambda: compared(people(2), 1, accept=criteria(0.05)),
+    "a criterion not met": lambda: compared(people(2), 1, accept=criteria(0.001)),
     "a group missing": lambda: compared(people(2).query("country != 'south'"), 1),
 }  # fmt: skip
 """A problem, and the evaluation of tables that have it."""
