@@ -63,9 +63,8 @@ class Synthesizer(Estimator, SynthesizeOptions):
 
         Args:
             table: a pandas, polars or pyarrow table, the path of a CSV or Parquet file, of a folder
-                or a pattern of such files, or a :class:`CodedTable`. Of a
-                set: a mapping of names to such tables, or the path of a folder or database with
-                all of them.
+                or a pattern of such files, or a :class:`CodedTable`. Of a set: a mapping of names
+                to such tables, or the path of a folder or database with all of them.
             y: not used; present by convention.
             schema: the public description of the columns: a :class:`Schema` or a
                 :class:`~adaptive_qs.table.tables.TableSet`, the path of a schema file, or parsed

@@ -203,12 +203,8 @@ def resolve_compared(
     """Return the marginals of a workload's sets of attributes, and its queries.
 
     Marginals have the sum of the weights of the parts that name them. The queries are None if they
-    are the cells of marginals.
-
-    Args:
-        source: a number of ways, several, a workload file or its parsed content, a workload of
-            marginals or of queries; None for all 2-way marginals.
-        domain: the attributes.
+    are the cells of marginals. The source is a number of ways, several, a workload file or its
+    parsed content, a workload of marginals or of queries, or None for all 2-way marginals.
 
     Raises:
         WorkloadError: the file is missing, is no workload file, or does not fit the domain.

@@ -257,14 +257,8 @@ def fresh_sample_l1(counts: NDArray[np.integer], rows: int) -> float:
     parts' sizes, rare and unseen values included; it is computed exactly for parts in the ratio of
     the tables (halves if the synthetic table is longer) that take all rows, a half and a quarter.
     On from there the distance falls by (1/n + 1/m)^s, 0 ≤ s ≤ 1/2: s is 0 if every cell holds a row
-    at most, 1/2 if all are well filled, and is extrapolated from the three.
-
-    Args:
-        counts: rows of every cell of the true table.
-        rows: of the other sample.
-
-    Returns:
-        The distance of shares, from 0 to 2.
+    at most, 1/2 if all are well filled, and is extrapolated from the three. The distance is that of
+    shares, from 0 to 2; ``counts`` are of the true table, ``rows`` of the other sample.
     """
     occupied = np.asarray(counts).ravel()
     cells, times = np.unique(occupied[occupied > 0], return_counts=True)

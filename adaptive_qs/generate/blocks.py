@@ -37,7 +37,6 @@ class _Node:
     """An attribute in the tree of its block.
 
     Attributes:
-        attribute: the attribute.
         parent: the number of the node above; -1 for a root.
         place: where its values begin in the buffers.
         allowed: the values allowed with each value of the parent: shape (parent size or 1, size).

@@ -70,21 +70,10 @@ def linked_rows(
 ) -> Iterator[Rows]:
     """Rows that have these first columns, in this order, and marginals that match the noisy ones.
 
-    Args:
-        residuals: the noisy estimates of all attributes.
-        measured: cliques that were measured.
-        workload: cliques in which the table should be best.
-        given: codes of the first attributes, shape (rows, some), at least one row.
-        seed: the same seed and inputs give the same rows, for any number of workers.
-        settings: limits on time and memory.
-        workers: threads.
-        progress: called with each phase, its steps done and its steps in all.
-        zeros: cells that no row lies in, of attributes that are not given.
-        population: given codes as they are among the rows that were measured, where those in
-            ``given`` were chosen by what they are.
-
-    Yields:
-        Codes, shape (some, attributes), one page after the other.
+    Arguments are as for :func:`~adaptive_qs.generate.rows.synthesize_rows`. ``given`` has codes of
+    the first attributes, shape (rows, some), at least one row; ``population`` has these codes of
+    the rows that were measured, if the given rows were chosen by what they are. No zero contains
+    given attributes. Yield codes, shape (some, attributes), one page after the other.
     """
     settings = settings or SynthesisSettings()
     fitting = progress and partial(progress, "fit")

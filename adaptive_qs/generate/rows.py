@@ -59,7 +59,6 @@ class SynthesisSettings:
     """Limits of the fit and the refinement.
 
     Attributes:
-        fit: how the weights follow the targets.
         fit_rows: rows of the chains, unless these would take more than ``most_steps``.
         least_rows: fewest rows of the chains, whatever steps these take.
         most_steps: most inner steps of all sweeps together.
@@ -90,12 +89,9 @@ def synthesize_rows(
     progress: PhaseProgress | None = None,
     zeros: Zeros = (),
 ) -> Iterator[Rows]:
-    """Yield rows whose marginals match the noisy ones.
+    """Yield pages of codes, shape (rows, attributes), whose marginals match the noisy ones.
 
     Arguments are those of :func:`fit_model`; ``progress`` also gets the phase.
-
-    Yields:
-        Pages of codes, shape (rows, attributes).
     """
     settings = settings or SynthesisSettings()
     fitting = progress and partial(progress, "fit")
@@ -263,7 +259,6 @@ class Page:
         proposals: later states of the same chains.
         share: share of the target marginals that the page should have.
         excess: counts above the targets, of all pages so far.
-        rng: orders of the proposals.
     """
 
     rows: Rows
@@ -276,8 +271,7 @@ class Page:
 class MarginalTracker:
     """The marginals that a table is brought to.
 
-    Attributes:
-        adjacency: where the cells around each attribute lie in the array of an excess.
+    ``adjacency`` is where the cells around each attribute lie in the array of an excess.
     """
 
     def __init__(
@@ -337,18 +331,9 @@ def draw_pages(
     A page has as many states as make ``PAGE_CODES``. Values of the next states are proposed, so
     that a page takes one sweep for any number of passes. While a page is refined, the chains move.
 
-    Args:
-        chains: where the rows come from.
-        watch: the marginals that ``len(chains.rows)`` rows should have.
-        num_rows: rows in all.
-        passes: proposals for each value; one for tables of more than 2**19 rows.
-        workers: threads; the rows do not depend on it.
-        progress: called after each page.
-        pick: returns which rows a page takes, given their number and that of the rows of its
-            states; by default random ones.
-
-    Yields:
-        Pages of about the same length.
+    ``watch`` has the marginals of ``len(chains.rows)`` rows. Each value has some ``passes``, one in
+    tables of more than 2**19 rows. ``pick`` returns which rows a page takes, given their number and
+    that of the rows of its states; by default random ones. Pages have about the same length.
     """
     stacked = -(-min(num_rows, PAGE_CODES // chains.rows.shape[1]) // len(chains.rows))
     stacked = max(stacked, 1)

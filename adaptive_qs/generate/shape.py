@@ -1,14 +1,16 @@
-"""Weights over groups of an ordered column's codes, spread to the codes along the order."""
+"""The order of columns: weights over groups spread to codes, and rows sorted inside codes."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import scipy
+from numpy.random import Generator
 from numpy.typing import NDArray
 
-from adaptive_qs.cliques import Array
+from adaptive_qs.cliques import Array, Rows
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.generate.targets import Target
 from adaptive_qs.levels import Groups
@@ -224,3 +226,102 @@ def shape_pair(
             sums = np.maximum(found.sum(axis=axis, keepdims=True), 1e-9)
             found *= flat.sum(axis=axis, keepdims=True) / sums
     return found
+
+
+# Inside a code that stands for several values, the other columns say where a row lies: a Gaussian
+# copula, with the correlations that the codes have, conditioned on the codes of the row. It only
+# says which row lies further up, so that the values of each code stay as they are.
+
+MOST_PARTNERS = 8
+"""Columns from which the place of a row inside a code of another column follows."""
+MOST_CORRELATION = 0.98
+"""Largest correlation of the copula, which codes alone do not tell from 1."""
+MOST, WIDE = 8.0, 0.2
+"""Largest normal score, and distance of scores in a code from which on its rows have places."""
+
+
+@dataclass(frozen=True, eq=False)
+class Copula:
+    """A Gaussian copula of ordered columns in codes.
+
+    Attributes:
+        ends: by column, normal scores of the ends of its codes on the scale, shape (codes + 1,).
+        partners: by column, other columns, the coefficients of their scores, and the standard
+            deviation of its score given theirs.
+        loadings: by column, the correlation of its scores with their strongest factor.
+    """
+
+    ends: Mapping[int, Array]
+    partners: Mapping[int, tuple[list[int], Array, float]]
+    loadings: Mapping[int, float]
+
+    @classmethod
+    def of(cls, rows: Rows, domain: Domain | None) -> Copula:
+        """Return the copula of the ordered attributes of rows; without a domain one of none."""
+        attributes = enumerate(domain.attributes if domain else ())
+        scales = {i: each.size - each.beyond for i, each in attributes if each.ordered}
+        names, partners, (ends, correlations) = [*scales], {}, _correlate(rows, scales)
+        for k, (i, own) in enumerate(zip(names, correlations)):
+            near = np.argsort(-np.abs(own), kind="stable")[: MOST_PARTNERS + 1]
+            if (near := near[(near != k) & (own[near] != 0)]).size:
+                values, vectors = np.linalg.eigh(correlations[np.ix_(near, near)])
+                inverse = vectors / np.maximum(values, 1 - MOST_CORRELATION)
+                coefficients = inverse @ (vectors.T @ own[near])
+                left = max(1 - float(coefficients @ own[near]), 1 - MOST_CORRELATION**2)
+                partners[i] = [names[m] for m in near], coefficients, left**0.5
+        values, vectors = np.linalg.eigh(correlations)
+        factor = (vectors[:, -1:] * np.sqrt(values[-1:])).clip(-0.99, 0.99).sum(axis=1)
+        return cls(ends, partners, dict(zip(names, factor)))
+
+    def places(self, rows: Rows, columns: Sequence[int], rng: Generator) -> dict[int, Array]:
+        """Draw normal scores of rows given their codes, by one Gibbs sweep.
+
+        It begins with scores that follow one factor. Scores in codes narrower than ``WIDE`` are
+        NaN: they hardly follow from the other columns.
+        """
+        codes = {i: np.minimum(rows[:, i], self.ends[i].size - 1) for i in self.partners}
+        flags = {i: np.append(np.diff(self.ends[i]) > WIDE, False) for i in codes}
+        if not (wide := {i: flags[i][codes[i]] for i in columns if i in codes}):
+            return {}
+        ndtr, ndtri = scipy.special.ndtr, scipy.special.ndtri
+        some = np.flatnonzero(np.any([*wide.values()], axis=0))
+        low, high, scores, factor = {}, {}, {}, rng.standard_normal(some.size)
+        for i in codes:
+            lows, highs = np.append(self.ends[i][:-1], -MOST), np.append(self.ends[i][1:], MOST)
+            own, loading = codes[i][some], self.loadings[i]
+            low[i], high[i], least = lows[own], highs[own], ndtr(lows)
+            score = loading * factor + np.sqrt(1 - loading**2) * rng.standard_normal(some.size)
+            part = least[own] + scipy.special.expit(1.702 * score) * (ndtr(highs) - least)[own]
+            scores[i] = np.clip(ndtri(part), low[i], high[i])
+        for i, (others, coefficients, std) in self.partners.items():
+            mean = sum(coefficients[m] * scores[k] for m, k in enumerate(others))
+            first, last = (low[i] - mean) / std, (high[i] - mean) / std
+            upper = first > 0  # the lower tail has the finer probabilities
+            first, last = np.where(upper, -last, first), np.where(upper, -first, last)
+            least, most = ndtr(first), ndtr(last)
+            drawn = np.clip(ndtri(least + rng.random(some.size) * (most - least)), first, last)
+            scores[i] = mean + std * np.where(upper, -drawn, drawn)
+        for i in wide:
+            drawn, scores[i] = scores[i], np.full(len(rows), np.nan)
+            scores[i][some] = np.where(wide[i][some], drawn, np.nan)
+        return {i: scores[i] for i in wide}
+
+
+def _correlate(rows: Rows, scales: Mapping[int, int]) -> tuple[dict[int, Array], Array]:
+    """Return normal scores of the ends of codes, and correlations of scores that codes hide."""
+    ends, scores = {}, np.zeros((len(scales), len(rows)), dtype=np.float32)
+    for score, (i, size) in zip(scores, scales.items()):
+        counts = np.bincount(rows[:, i], minlength=size + 1)[:size]
+        shares = counts / max(counts.sum(), 1)
+        ends[i] = scipy.special.ndtri(np.append(0.0, np.cumsum(shares)).clip(0.0, 1.0))
+        ends[i] = np.append(ends[i][:-1], MOST).clip(-MOST, MOST)
+        density = np.exp(-(ends[i] ** 2) / 2) / np.sqrt(2 * np.pi)
+        means = np.where(counts > 0, -np.diff(density) / np.maximum(shares, 1e-12), 0.0)
+        # A mean score in each code varies less than the scores, and covaries less by as much.
+        means /= max(float(shares @ means**2), 1e-9)
+        score[:] = np.append(means, 0.0)[np.minimum(rows[:, i], size)]
+    found = (scores @ scores.T / max(len(rows), 1)).astype(np.float64)
+    found.clip(-MOST_CORRELATION, MOST_CORRELATION, out=found)
+    found[found**2 * len(rows) < CLEAR**2] = 0.0
+    np.fill_diagonal(found, 1.0)
+    return ends, found

@@ -111,9 +111,7 @@ Numbers = NDArray[Any]
 class Gathered:
     """Private values by column, without missing ones; never shown.
 
-    Attributes:
-        numbers: shape (rows with a value,), inside the declared ends.
-        texts: distinct texts in ascending order, and the rows with each.
+    Numbers are inside the declared ends, texts distinct, ascending and with the rows of each.
     """
 
     numbers: dict[str, Numbers] = field(default_factory=dict, repr=False)
@@ -130,13 +128,7 @@ def gather(
     """Return the private values to learn from; check that all other cells can be encoded.
 
     Every cell of the table fits the learnt schema: a run refuses cells before it has a budget.
-
-    Args:
-        source: A private table.
-        schema: The schema with open columns.
-        most_bytes: Maximum memory of the values.
-        progress: Reports the reading.
-        check_rows: Is called with the number of rows so far; it raises if there are too many.
+    ``check_rows`` is called with the number of rows so far, to raise if there are too many.
 
     Raises:
         DataError: If the table does not fit the schema, or is coded.

@@ -41,8 +41,9 @@ NAMED = 5
 class LedgerBook(Store):
     """An open ledger: a total that is set once, and runs that share it.
 
-    All methods raise LedgerError if the file cannot be read or written, or lacks what they need.
-    Proof: docs/proofs.md, section 9.
+    All methods raise LedgerError if the file cannot be read or written, or lacks what they need;
+    opening also raises it if the ledger is of a newer version, damaged, or does not reach its mark
+    or anchor. Proof: docs/proofs.md, section 9.
 
     Args:
         path: The file.
@@ -53,14 +54,9 @@ class LedgerBook(Store):
 
     Attributes:
         identity: 32 hexadecimal digits that name this ledger.
-        limit: The total.
         declared: The total in the parameters of the owner.
         protected: The unit that the total protects, as text.
         relation: The neighbouring tables, as text.
-
-    Raises:
-        LedgerError: If it is missing, not a ledger, of a newer version, or damaged, or does not
-            reach its mark or anchor.
     """
 
     def __init__(
@@ -90,12 +86,9 @@ class LedgerBook(Store):
     ) -> Self:
         """Create a ledger with a total that cannot be changed later.
 
-        Args:
-            path: The new file.
-            limit: The total.
-            declared: The total in the parameters of the owner, such as epsilon and delta.
-            anchor: The path of a new anchor, best on another volume.
-            unit: The unit that the total protects, for any number of rows that count in a run.
+        ``declared`` is the total in the parameters of the owner, such as epsilon and delta. The
+        anchor is the path of a new one, best on another volume. The total protects the unit for any
+        number of rows that count in a run.
         """
         opened = Opened(
             held=Cost(),
@@ -136,13 +129,8 @@ class LedgerBook(Store):
     def compute_epsilon(self, cost: Cost, promise: PrivacyLoss | None = None) -> float | None:
         """Return ε of a cost at the δ of the ledger, from which discovery takes its share first.
 
-        Args:
-            cost: The cost.
-            promise: The (ε, δ) of a run, if it is the only one that has this cost. Its ε is
-                returned if it is smaller.
-
-        Returns:
-            ε, or None if nothing is left of δ.
+        Return None if nothing is left of δ. The promise is the (ε, δ) of a run, if it is the only
+        one that has this cost; its ε is returned if it is smaller.
         """
         delta = self.declared["delta"]
         left = Fraction(delta) - cost.delta
@@ -193,10 +181,9 @@ class LedgerBook(Store):
     ) -> LedgerRun:
         """Reserve the budget of a new run, which this process locks.
 
-        Raises:
-            BudgetExceeded: If the total does not allow it; nothing is recorded.
-            LedgerError: If an interrupted run has the same request, the ledger is locked, or its
-                total protects another unit.
+        BudgetExceeded is raised, and nothing recorded, if the total does not allow it; LedgerError
+        if an interrupted run has the same request, or the ledger is locked or protects another
+        unit.
         """
         self.check_unit(unit)
         lock: RunLock | None = None
@@ -224,12 +211,7 @@ class LedgerBook(Store):
         return LedgerRun(self, self.identity, reserved, lock, filtered, unit)
 
     def check_remaining(self, cost: Cost, promise: PrivacyLoss | None = None) -> None:
-        """Raise BudgetExceeded if the total does not allow a budget.
-
-        Raises:
-            BudgetExceeded: If the total does not allow it.
-            LedgerError: If the ledger is locked.
-        """
+        """Raise BudgetExceeded if the total does not allow a budget, LedgerError if locked."""
         self._refuse_locked()
         remaining = self.left
         if cost.fits(remaining):
@@ -267,9 +249,8 @@ class LedgerBook(Store):
     ) -> LedgerRun:
         """Resume the newest interrupted run with the same request, and lock it.
 
-        Raises:
-            LedgerError: If there is none, the table or a parameter differs, or another process
-                works on it.
+        LedgerError is raised if there is none, the table or a parameter differs, or another process
+        works on it.
         """
         self.check_unit(unit)
         interrupted = self.interrupted()
@@ -296,11 +277,7 @@ class LedgerBook(Store):
         return LedgerRun(self, self.identity, found, lock, filtered, unit)
 
     def interrupted(self) -> list[Reserved]:
-        """Return the reservations of all open runs, newest first.
-
-        Raises:
-            LedgerError: If there is none, or the ledger is locked.
-        """
+        """Return the reservations of all open runs, newest first; LedgerError without any."""
         self._refuse_locked()
         found = [self.reservation(number) for number in reversed(self.open_runs())]
         if not found:
@@ -318,14 +295,10 @@ class LedgerBook(Store):
         """Record that this ledger is a copy, and the releases since the copy was made.
 
         Releases that the copy has are ignored, and a release with several files counts once. The
-        cost of the others is counted, even if it exceeds the total. Their runs that are open in the
-        copy are closed; LedgerError is raised if a process works on one. Mark and anchor are
-        written anew.
-
-        Args:
-            releases: Releases of this ledger.
-            stated: Further cost to count as spent.
-            confirmed: Whether the list is complete; otherwise no run starts until it is.
+        cost of the others, and further ``stated`` cost, is counted, even if it exceeds the total.
+        Their runs that are open in the copy are closed; LedgerError is raised if a process works on
+        one. Mark and anchor are written anew. Unless the list is ``confirmed`` as complete, no run
+        starts.
         """
         with self.writing():
             lost: dict[LedgerPosition, Recovered] = {}
@@ -368,8 +341,7 @@ class LedgerBook(Store):
     def verify(self) -> int:
         """Check costs, sums and the stored outputs of open runs; return the number of entries.
 
-        Raises:
-            LedgerError: If an entry does not fit; the message names it.
+        LedgerError names the entry that does not fit.
         """
         for run in self.runs():
             if run.state == "open":

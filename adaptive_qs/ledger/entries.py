@@ -36,11 +36,9 @@ RESTORE = (
 
 @dataclass(frozen=True)
 class Total:
-    """The total that all runs on a data set may spend together.
+    """The total that all runs on a data set may spend together, in whole units, rounded down.
 
-    Attributes:
-        limit: The total in whole units, rounded down.
-        declared: The parameters of the owner: delta, and epsilon or rho.
+    ``declared`` are the parameters of the owner: delta, and epsilon or rho.
     """
 
     limit: Cost
@@ -54,17 +52,12 @@ class Total:
         rho: float | None = None,
         discovery_delta: float = 0.0,
     ) -> Self:
-        """Return the total, given as (epsilon, delta) or as rho.
+        """Return the total of all runs together, given as (epsilon, delta) or as rho (zCDP).
 
-        Args:
-            epsilon: ε of all runs together.
-            delta: δ of all runs together; with rho, the δ at which the implied ε is reported.
-            rho: The total in zCDP.
-            discovery_delta: The part of delta for runs that discover values. Epsilon is converted
-                with the rest.
-
-        Raises:
-            InputError: If not exactly one of epsilon and rho is given, or a value is out of range.
+        With rho, delta is the δ at which the implied ε is reported. Epsilon is converted with the
+        part of delta that ``discovery_delta`` leaves, which is for runs that discover values.
+        InputError is raised if not exactly one of epsilon and rho is given, or a value is out of
+        range.
         """
         if (epsilon is None) == (rho is None):
             came = "The total is not set" if rho is None else "Both --epsilon and --rho are set"
@@ -137,13 +130,9 @@ START = bytes(32)
 
 
 class Row(NamedTuple):
-    """One entry as it is stored.
+    """One entry as it is stored: its number from 1, its JSON and the hash of it (32 bytes).
 
-    Attributes:
-        number: Its number, from 1.
-        time: When it was written (UTC, ISO 8601); it does not determine the order.
-        body: Its JSON.
-        hash: Its hash, 32 bytes.
+    The time (UTC, ISO 8601) does not determine the order.
     """
 
     number: int
@@ -330,11 +319,7 @@ def to_bytes(output: Output) -> tuple[str, bytes]:
 
 
 def from_bytes(kind: str, data: bytes) -> Output:
-    """Return the output of these bytes; counts are a vector.
-
-    Raises:
-        ValueError: If they are not an output of this kind.
-    """
+    """Return the output of these bytes, counts as a vector; raise ValueError for another kind."""
     if kind == COUNTS:
         return np.frombuffer(data, dtype="<i8").astype(np.int64)
     if kind == CHOICE:

@@ -71,8 +71,7 @@ KEY_BYTES = 32
 def keyed_hash(ledger: str | Path, chunks: Iterable[bytes], make: bool = True) -> str:
     """Return the HMAC-SHA256 of bytes under the key of the ledger.
 
-    Raises:
-        LedgerError: If the key is missing, or cannot be read or created.
+    LedgerError is raised if the key is missing, or cannot be read or created.
     """
     path = key_path(ledger)
     if not make and not path.exists():
@@ -111,11 +110,7 @@ def keyed_hash(ledger: str | Path, chunks: Iterable[bytes], make: bool = True) -
 
 
 class RunLock:
-    """The lock of one run, held until :meth:`release` or until nothing refers to it.
-
-    Attributes:
-        held: Whether the lock was acquired.
-    """
+    """The lock of one run, if ``held`` until :meth:`release` or until nothing refers to it."""
 
     def __init__(self, ledger: Path, run: int) -> None:
         folder, prefix, suffix = _locks(ledger)
@@ -173,12 +168,7 @@ _PRINTED = re.compile("([0-9]{1,18}):([0-9a-f]{64})", re.ASCII)
 
 
 class Mark(NamedTuple):
-    """An entry that a ledger must have.
-
-    Attributes:
-        number: The number of the entry; 0 before the first.
-        hash: The hash of the entry.
-    """
+    """An entry that a ledger must have: its number, 0 before the first, and its hash."""
 
     number: int = 0
     hash: bytes = START
@@ -193,12 +183,9 @@ class Mark(NamedTuple):
 
 
 class MarkFile:
-    """The mark next to a ledger.
+    """The mark next to a ledger; its path is None for an anchor that is a printed entry.
 
     Every method raises LedgerError if the file is missing, damaged or cannot be written.
-
-    Attributes:
-        path: The path of the file; None for an anchor that is a printed entry.
     """
 
     path: Path | None
@@ -267,9 +254,8 @@ class MarkFile:
 class Anchor(MarkFile):
     """A mark that is kept apart from the ledger, so that a restored copy does not include it.
 
-    Args:
-        given: The file, which :meth:`create` makes; or an entry as it was printed, such as
-            "12:9f86...", which the ledger must have and which is not stored.
+    It is a file that :meth:`create` makes, or an entry as it was printed, such as "12:9f86...",
+    which the ledger must have and which is not stored.
     """
 
     _damaged = (

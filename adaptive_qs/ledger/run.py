@@ -48,12 +48,10 @@ class LedgerRun(Ledger):
     Every release is one transaction, or comes from an earlier attempt. The rest of the program sees
     it only after its commit, so an interruption costs at most a draw that nobody saw. A resumed run
     requests the same releases again, since everything follows from released values. It gets those
-    that were committed, and draws the others.
-
-    Every method raises LedgerError if the file cannot be read or written.
+    that were committed, and draws the others. Every method raises LedgerError if the file cannot be
+    read or written.
 
     Attributes:
-        number: The number of the run.
         resumed: Number of releases that earlier attempts committed.
         finished: Whether it is closed because its outputs are delivered.
     """
@@ -137,10 +135,7 @@ class LedgerRun(Ledger):
         return last
 
     def leave(self) -> None:
-        """End work on the run; free its budget if nothing was released.
-
-        If that fails, the budget stays reserved.
-        """
+        """End work on the run; free its budget, if that works, if nothing was released."""
         try:
             if self._lock.held and not any(self._store.rows("released", self.number)):
                 self._close(finished=False)
@@ -232,15 +227,10 @@ class RunState:
     """The state of one run of a ledger.
 
     Attributes:
-        number: The number of the run.
-        reserved: The budget.
-        request: The public parameters.
         insecure: Whether the noise comes from a seed.
         started: Time of its first entry, UTC.
         ended: Time of its last entry, UTC.
         state: "open" (active or interrupted), "finished", or "closed" before it was finished.
-        spent: The cost of the events.
-        events: All charges.
         releases: Number of transactions.
     """
 
@@ -308,10 +298,7 @@ def collect_runs(rows: Iterable[Row]) -> list[RunState]:
     """Return all runs in the order in which they began, from all entries.
 
     Costs are computed anew from the events, the budget in use from the runs, and both are compared
-    with the entries.
-
-    Raises:
-        ValueError: If an entry does not fit those before it; the message starts with its number.
+    with the entries. ValueError starts with the number of the entry that does not fit.
     """
     runs: dict[int, RunState] = {}
     held = total = Cost()

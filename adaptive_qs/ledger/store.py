@@ -82,7 +82,8 @@ class Store:
     It is an SQLite database with a write-ahead log; every commit is synced to the disk. One process
     writes at a time, in transactions that take the lock before they read (BEGIN IMMEDIATE), so that
     no two processes decide on the same state. All methods raise LedgerError if the file cannot be
-    read or written.
+    read or written; opening also if it is of a newer version, or damaged (with the last good
+    entry).
 
     With ``restoring``, a copy that does not reach its mark or anchor is opened as well, and the
     next entry writes both anew. With ``reading``, a file that cannot be written is opened as well.
@@ -90,10 +91,6 @@ class Store:
     Attributes:
         reached: Number of the newest entry by mark and anchor; 0 without both.
         unmarked: Whether the mark or the anchor could not be read, when restoring.
-
-    Raises:
-        LedgerError: If it is missing, not a ledger, of a newer version, or damaged. The message
-            names the last good entry.
     """
 
     def __init__(
@@ -297,11 +294,7 @@ class Store:
     def releases(
         self, run: int, position: int | None = None
     ) -> Iterator[tuple[Released, list[tuple[str, bytes]]]]:
-        """Yield the releases of an open run, each with its stored outputs.
-
-        Raises:
-            LedgerError: If outputs do not have the hashes that the entry states.
-        """
+        """Yield the releases of an open run with their outputs; LedgerError if hashes differ."""
         for row in self.rows("released", run, position):
             body = parse_body(row.body)
             assert isinstance(body, Released)
@@ -335,8 +328,7 @@ class Store:
     def _check_sound(self, marks: Mapping[Mark, str]) -> None:
         """Check the chain of entries, the entries of the marks, and the indices of the file.
 
-        Raises:
-            LedgerError: If one of them is damaged; the message names the last good entry.
+        LedgerError names the last good entry.
         """
         missing = {mark: source for mark, source in marks.items() if mark.number > 0}
         number, sound = 0, False

@@ -89,12 +89,7 @@ class LoopSettings:
 
 @dataclass(frozen=True)
 class RoundBudget:
-    """zCDP of one round.
-
-    Attributes:
-        selecting: ρ of the exponential mechanism, ε²/8.
-        measuring: ρ of the measurements.
-    """
+    """zCDP of one round: of the exponential mechanism (``selecting``, ε²/8) and of measuring."""
 
     selecting: float
     measuring: float
@@ -103,20 +98,15 @@ class RoundBudget:
 def selection_rho(
     price: float, typical: float, left: float, allowance: float, share: float
 ) -> float:
-    """Return ρ of a choice, fixed before it.
+    """Return ρ of a choice, fixed before it, at a ``price`` λ (weighted rows for a unit of ρ).
 
     At ε the exponential mechanism misses the best score by about 2/ε (rows times the largest
     weight); so at a price λ it is worth ρ = ε²/8 where √(1/2ρ) + λρ is least. It never takes more
     than its share of what is left, nor than its part of what choices may still take if all later
     rounds are typical ones. So all choices together take no more than the first allowance, but
     where a round that was to take all there is leaves something for others.
-
-    Args:
-        price: λ, weighted rows for a unit of ρ.
-        typical: ρ of a typical measurement on offer.
-        left: ρ of the loop that is left.
-        allowance: ρ that this choice and later ones may take together.
-        share: part of what is left that a choice may take.
+    ``typical`` is ρ of a typical measurement on offer, ``left`` is left of the loop, ``allowance``
+    of this choice and later ones together.
     """
     worth = (1 / (2 * math.sqrt(2) * price)) ** (2 / 3)
     return min(worth, allowance * min(typical / left, 1.0), left * share)
@@ -124,13 +114,7 @@ def selection_rho(
 
 @dataclass(frozen=True)
 class RoundPlan:
-    """What is public before a choice.
-
-    Attributes:
-        gains: of all candidates.
-        offered: which of them may be chosen; at least one.
-        selecting: ρ of the choice.
-    """
+    """What is public before a choice: gains, which candidates are offered (one or more), and ρ."""
 
     gains: Gains
     offered: Flags
@@ -150,13 +134,7 @@ class RoundPlan:
 class LoopBudget:
     """ρ of a loop: what is left, the price of the budget and what selections may still take.
 
-    Args:
-        rho: of the whole loop.
-        settings: how it is spent.
-
-    Attributes:
-        left: ρ that was not spent.
-        initial: ρ of the number of rows and of single columns.
+    ``initial`` is ρ of the number of rows and of single columns.
     """
 
     def __init__(self, rho: float, settings: LoopSettings) -> None:
@@ -213,9 +191,8 @@ class LoopBudget:
     def begin_rounds(self, rounding: float, last: float) -> None:
         """Grant all selections their allowance.
 
-        Args:
-            rounding: ρ by which the ledger may round up the charges of a round.
-            last: the same, of all that is measured together at the end.
+        The ledger may round up the charges of a round by ``rounding`` ρ, and the charges of all
+        that is measured together at the end by ``last``.
         """
         self._rounding, self._last_rounding = rounding, last
         self._allowance = self.left * self.settings.selecting_share
@@ -290,12 +267,8 @@ class LoopBudget:
         anything else is known, a round that moved by no more than noise lowers the price. This
         stands for Fuentes et al., Algorithm 7, whose pseudo-code compares the estimate with the
         true marginal: with that the rounds would depend on private counts.
-
-        Args:
-            spent: on the round.
-            moved: L1 distance between the chosen marginal's new and old estimate (rows).
-            expected: L1 error expected of the new estimate (rows).
-            weight: of the marginal.
+        ``moved`` is the L1 distance between the chosen marginal's new and old estimate, and
+        ``expected`` the L1 error of the new one (rows).
         """
         found = math.sqrt(max(moved**2 - expected**2, 0.0))
         gained = weight * found * (1 - expected / moved) if found else 0.0
@@ -339,12 +312,8 @@ def plan_opening(
 ) -> JointPlan:
     """Return what a loop measures together before the first choice; it may be nothing.
 
-    Args:
-        estimates: what was released of single columns.
-        workload: what matters.
-        rho: for this and for all choices.
-        settings: of the loop. Where marginals over groups of codes pay for pairs, nothing is
-            measured together.
+    ``rho`` is for this and for all choices. Where marginals over groups of codes pay for pairs,
+    nothing is measured together.
     """
     opening = JointPlan()
     if not settings.opening or settings.reference != "product" or rho <= 0:
@@ -371,11 +340,10 @@ def plan_opening(
 
 
 class _Together:
-    """Some marginals, and the plan that measures all of them together.
+    """Some marginals, a plan that measures all together, and the mean error that it leaves.
 
-    Attributes:
-        error: mean L1 error (share of the rows) expected of them, by their weights, if this takes
-            all there is.
+    The error (share of the rows) is by the weights of the marginals, if the plan takes all there
+    is.
     """
 
     def __init__(
@@ -423,8 +391,7 @@ class _Together:
     def if_chosen(self, distance: float) -> float:
         """Return the mean error (share of the rows) if a loop measured these one by one.
 
-        Args:
-            distance: mean L1 distance (share of the rows) from what is known, noise apart.
+        ``distance`` is the mean L1 distance (share of the rows) from what is known, noise apart.
         """
         alone = 2 * self._rho / np.maximum(PARTS * len(self._cliques), 1.0)
         every = np.arange(len(self._cliques))

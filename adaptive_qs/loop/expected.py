@@ -192,14 +192,9 @@ def _project(cells, bits, ends, total, thresholds, counts, masses):  # type: ign
 
     τ ≥ 0 is such that Σ (cell − τ)⁺ = total, or 0 where the positive cells have less.
 
-    Args:
-        cells: rows in each; those above τ come to stand in front of their estimate, less τ.
-        bits: the same memory as integers.
-        ends: where each estimate ends.
-        total: rows of each.
-        thresholds: τ, shape (estimates,).
-        counts: cells of about each size, shape (estimates, sizes).
-        masses: their rows, of the same shape.
+    Cells above τ come to stand in front of their estimate, less τ. ``bits`` is their memory as
+    integers, ``ends`` where estimates end, ``total`` the rows of each, ``thresholds`` τ; ``counts``
+    are cells of about each size, shape (estimates, sizes), and ``masses`` their rows.
     """
     least = 2 * (1023 + SMALLEST) - 1
     begin = 0
@@ -345,13 +340,8 @@ def mean_error(
     """Return the mean L1 error (share of the rows) of marginals if each got as much budget.
 
     Where it is large the budget suffices for groups of codes or for some of them only, where it is
-    small for all of them. Without any it is 0.
-
-    Args:
-        shares: of the codes of each column, all of which are taken to be independent.
-        total: number of rows.
-        candidates: marginals over codes.
-        rho: for all marginals of several columns together.
+    small for all of them. Without any it is 0. Columns, with these shares of codes, are taken to be
+    independent; candidates are over codes, and ``rho`` is for all of several columns together.
     """
     several = [clique for clique in candidates if len(clique) > 1]
     total = max(total, 1.0)

@@ -92,15 +92,9 @@ def run_loop(
 ) -> LoopResult:
     """Spend ``rho`` on the marginals that most improve the workload (Fuentes et al., Algorithm 4).
 
-    Args:
-        table: the private rows.
-        workload: what matters.
-        mechanisms: charge the budget that owns the table before anything is drawn.
-        rho: zCDP to spend; never exceeded.
-        settings: how it is spent.
-        workers: threads that score candidates; the result does not depend on it.
-        on_round: called after each round.
-        strategies: how single columns are measured, from public quantities.
+    The mechanisms charge the budget that owns the table before anything is drawn. ``rho`` (zCDP) is
+    never exceeded. Nothing depends on ``workers``, threads that score candidates. ``strategies``
+    say how single columns are measured, from public quantities.
 
     Raises:
         BudgetExceeded: the ledger behind ``mechanisms`` holds less than ``rho``.
@@ -137,12 +131,7 @@ Precisions = Mapping[Clique, Mapping[Clique, float]]
 
 
 class Measured(NamedTuple):
-    """Noise and change of a marginal by a measurement of its residuals.
-
-    Attributes:
-        variances: noise variance of each residual (rows²).
-        moved: L1 distance between the marginal's new and old estimate (rows).
-    """
+    """Noise variance of each residual (rows²) and L1 change (rows) of a measured marginal."""
 
     variances: dict[Clique, float]
     moved: float
@@ -177,13 +166,8 @@ def choose_rounds(
 ) -> Iterator[Round]:
     """Select, measure and reconstruct (lines 8 to 19), then measure what is known once more.
 
-    Everything that is offered, and at what, is public before the choice.
-
-    Args:
-        world: what the loop acts on.
-        every: the candidates.
-        budget: for all rounds.
-        opened: candidates that are measured already.
+    Everything that is offered, and at what, is public before the choice. The loop acts on
+    ``world``. Candidates that were ``opened`` are measured already.
     """
     most_cells = budget.settings.measured_cells
     candidates = Candidates(every, world.precisions, budget.left, most_cells)
@@ -312,11 +296,7 @@ def for_selection(
 ) -> Estimates:
     """Return the estimates that candidates are compared with, at the levels on offer.
 
-    Args:
-        estimates: what was measured.
-        workload: what matters.
-        budget: of the loop.
-        opened: whether marginals over codes were measured: residuals over groups are others.
+    If marginals over codes were measured (``opened``), residuals over groups are others.
     """
     model, settings = estimates.model, budget.settings
     if settings.reference != "product":
@@ -350,15 +330,9 @@ def measure_together(
     cost: Callable[[Clique], float],
     budget: LoopBudget,
 ) -> Iterator[Round]:
-    """Measure the marginals of a plan together, and yield one round for each.
+    """Measure the marginals of a plan as :meth:`World.measure`, and yield a round for each.
 
-    These rounds spend nothing on a choice.
-
-    Args:
-        measure: as :meth:`World.measure`.
-        plan: what to measure.
-        cost: p_τ of each residual.
-        budget: pays for it.
+    These rounds spend nothing on a choice. ``cost`` is p_τ of each residual.
     """
     if not plan.precisions:
         return

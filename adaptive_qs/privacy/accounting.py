@@ -104,10 +104,9 @@ def bound_advantage(rho: float, mu: float | None, delta_spent: float) -> float:
 
 
 def advantage_rho(advantage: float) -> float:
-    """Return the largest ρ whose Gaussian DP bounds the advantage by this, rounded down.
+    """Return the largest ρ whose Gaussian DP bounds the advantage, rounded down.
 
-    Raises:
-        InputError: the advantage is not between 0 and 1.
+    InputError is raised unless the advantage is between 0 and 1.
     """
     if not 0 < advantage < 1:
         raise InputError(f"the advantage is {advantage:g}. Use a number between 0 and 1.")
@@ -235,14 +234,9 @@ LARGEST_CHOICE = 0.25
 
 
 def left_after(left: int, events: Iterable[Event]) -> int:
-    """Return what the filter has left after the events, rounded down.
+    """Return what the filter has left after events in the order of their charge, rounded down.
 
-    Args:
-        left: What it has before, in units of 2**-60 ρ.
-        events: The events in the order of their charge.
-
-    Raises:
-        BudgetExceeded: If an event does not fit.
+    ``left`` is in units of 2**-60 ρ. BudgetExceeded is raised if an event does not fit.
     """
     for event in events:
         after = _after_choice if isinstance(event, SelectionEvent) else _after_noise
@@ -276,8 +270,7 @@ def _after_noise(left: int, event: Event) -> int | None:
 def choice_cost(rho: float, remaining: float) -> float:
     """Return what a choice of zCDP cost ``rho`` takes of a remaining ρ, for plans.
 
-    Raises:
-        ValueError: If the choice is above ``LARGEST_CHOICE`` of what remains.
+    ValueError is raised if the choice is above ``LARGEST_CHOICE`` of what remains.
     """
     if not 0 < rho <= LARGEST_CHOICE * remaining:
         raise ValueError(f"a choice of rho {rho!r} where {remaining!r} remains")

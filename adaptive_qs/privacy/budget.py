@@ -35,9 +35,7 @@ class LedgerPosition:
     """The position of a run in a durable ledger, which every release states.
 
     Attributes:
-        ledger: The name of the ledger.
-        run: The number of the run.
-        releases: The number of its transactions.
+        releases: The number of transactions of the run.
         hash: The hash of what they released and of its cost.
     """
 
@@ -65,10 +63,7 @@ def this_process() -> tuple[int, int]:
 
 
 def check_process(process: tuple[int, int]) -> None:
-    """Raise InputError in another process than the one that opened a budget.
-
-    After a fork both processes would spend it.
-    """
+    """Raise InputError in a forked process, since both processes would spend the budget."""
     if this_process() != process:
         raise InputError("a run does not follow a fork: begin another one in the new process")
 
@@ -76,11 +71,8 @@ def check_process(process: tuple[int, int]) -> None:
 class Ledger(ABC):
     """A privacy budget through which every release passes.
 
-    Attributes:
-        limit: The budget.
-        filtered: Whether its ρ also bounds the filter (:func:`left_after`), so that everything
-            together is Gaussian DP with μ² = 2ρ.
-        unit: The unit of privacy, for which its events are priced.
+    If it is ``filtered``, its ρ also bounds the filter (:func:`left_after`), so that everything
+    together is Gaussian DP with μ² = 2ρ. Events are priced for its unit.
     """
 
     def __init__(self, limit: Cost, filtered: bool = False, unit: Unit = ROWS) -> None:
@@ -145,10 +137,8 @@ class Ledger(ABC):
 class Budget(Ledger):
     """A ledger in memory: ``rho``-zCDP and a share ``delta`` of δ for partition selection.
 
-    Floats stand for their exact binary values.
-
-    Raises:
-        InputError: If the budget is not positive and finite, or is below one unit.
+    Floats stand for their exact binary values. InputError is raised if the budget is not positive
+    and finite, or is below one unit.
     """
 
     def __init__(
@@ -262,11 +252,7 @@ conversions accept at least 1e-300."""
 
 
 def choose_delta(value: Any) -> float:
-    """Return δ as a float, or the default if it is None.
-
-    Raises:
-        InputError: If it is not a number from ``LEAST_DELTA`` to below 1.
-    """
+    """Return δ or its default; raise InputError unless it is from ``LEAST_DELTA`` to below 1."""
     default_delta = 1e-9  # default δ: below 1/rows for any table that fits a machine
     delta = default_delta if value is None else positive_number("delta", value)
     if not delta < 1:
@@ -303,11 +289,9 @@ CONSENT = "--beyond-limits (in Python beyond_limits=True)"
 
 @dataclass(frozen=True)
 class BudgetWarning:
-    """A warning about a budget.
+    """A warning about a budget: the number, what it means, and what to do.
 
-    Attributes:
-        text: The number, what it means, and what to do.
-        beyond: The limit that is exceeded, so that the run needs consent; "" if there is none.
+    ``beyond`` is the limit that is exceeded, so that the run needs consent; "" if there is none.
     """
 
     text: str
@@ -317,8 +301,7 @@ class BudgetWarning:
 def check_public_rows(rows: Any, name: str = "public_rows") -> int | None:
     """Return a public number of rows as an integer, or None if none is given.
 
-    Raises:
-        InputError: If it is not a positive integer, or is above ``MOST_ROWS``.
+    InputError is raised if it is not a positive integer, or is above ``MOST_ROWS``.
     """
     whole = as_integer(rows)
     if rows is not None and (whole is None or not 1 <= whole <= MOST_ROWS):
@@ -384,11 +367,7 @@ def weaknesses(epsilon: float, delta: float, unit: Unit = ROWS) -> tuple[str, ..
 
 
 def check_budget_warnings(found: Sequence[BudgetWarning], beyond_limits: bool) -> tuple[str, ...]:
-    """Return the texts of warnings.
-
-    Raises:
-        InputError: If limits are exceeded without the owner's consent; the message names them.
-    """
+    """Return the texts of warnings; InputError if limits are exceeded without consent."""
     refused = [f"{each.text} This exceeds {each.beyond}." for each in found if each.beyond]
     if refused and not beyond_limits:
         raise InputError(f"{' '.join(refused)} To continue anyway, use {CONSENT}.")

@@ -1,9 +1,8 @@
 """Queries with integer coefficients, and private counts that open for the budget that pays.
 
 Counts open inside this package only. Python can be forced, and these types protect against
-mistakes: nothing that holds an exact count can be
-printed, converted, copied, pickled, indexed or compared, and no mechanism of another budget takes
-it.
+mistakes: nothing that holds an exact count can be printed, converted, copied, pickled, indexed or
+compared, and no mechanism of another budget takes it.
 """
 
 from __future__ import annotations
@@ -65,12 +64,7 @@ class IntegerMap(Protocol):
 
 @dataclass(frozen=True)
 class Identity:
-    """The identity on cells.
-
-    Attributes:
-        size: Number of cells.
-        histograms: Number of histograms of the cells; a row is in at most one cell of each.
-    """
+    """The identity on cells of some histograms; a row is in at most one cell of each."""
 
     size: int
     histograms: int = 1
@@ -127,18 +121,13 @@ class Centering:
 
 @dataclass(frozen=True)
 class LinearQuery:
-    """A query with integer coefficients: a Kronecker product of integer maps.
+    """A query with integer coefficients: a Kronecker product of integer maps (else TypeError).
 
     Attributes:
-        purpose: The purpose of the charge.
-        columns: The columns of the charge.
         maps: Maps along the axes of the counts, in order; none for a single count.
         diameter: Largest squared distance between the answers to two rows, divided by
             ``squared_sensitivity``; None if unknown.
         definition: Digest of what the purpose and the columns do not determine about the maps.
-
-    Raises:
-        TypeError: If a map has no integer coefficients.
     """
 
     purpose: Purpose
@@ -214,23 +203,16 @@ class Closed:
 
 
 def open_private(private: Closed, ledger: Ledger) -> Any:
-    """Return the private value to mechanisms of the budget that owns it.
-
-    Raises:
-        InputError: If another budget owns it.
-    """
+    """Return the private value to mechanisms of the budget that owns it; InputError to others."""
     if private.owner is not ledger:
         raise InputError("private values belong to another budget: measure them with that one")
     return private._Closed__exact  # type: ignore[attr-defined]
 
 
 class PrivateCounts(Closed):
-    """Exact counts.
+    """Exact integer counts of any shape, whose measurements their owner pays for.
 
-    Args:
-        exact: Integers of any shape.
-        owner: The budget that pays for measurements of them.
-        histograms: Maximum number of cells in which one row is counted.
+    A row is counted in at most one cell of each of the ``histograms``.
     """
 
     __slots__ = ("histograms",)
@@ -248,8 +230,6 @@ class Measurement:
     """Counts, a query and the variance of its noise, from which the charge follows.
 
     Attributes:
-        query: The query of the counts.
-        counts: The private counts.
         noise_variance: Variance of the integer noise on the answers times ``factor``.
         factor: Power of two that multiplies the answers, so that the noise is fine compared with
             the integers.
@@ -306,9 +286,8 @@ class PrivateValues(Closed):
     def histograms(self, *cells: tuple[Callable[[NDArray[Any]], Integers], int]) -> PrivateCounts:
         """Count rows in the cells of several histograms.
 
-        Args:
-            cells: For each histogram a function that returns the cell of every value, below 0 for
-                none, and the number of cells.
+        A histogram is a function that returns the cell of every value, below 0 for none, and the
+        number of cells.
         """
         values = open_private(self, self.owner)
         counts = [np.zeros(size, dtype=np.int64) for _, size in cells]
@@ -418,11 +397,7 @@ class LevelCounter:
 
 
 class PrivateTable(Closed):
-    """The private rows of one table.
-
-    Attributes:
-        domain: The columns, with the levels at which they are counted.
-    """
+    """The private rows of one table, and its columns with the levels at which they are counted."""
 
     __slots__ = ("domain",)
 

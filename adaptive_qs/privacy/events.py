@@ -94,14 +94,8 @@ Ratio = Annotated[Fraction | int, *_EXACT]
 class _Charge:
     """The common fields of events; they are also the fields of the record in JSON.
 
-    Attributes:
-        mechanism: The kind of event.
-        purpose: What the charge pays for.
-        columns: Names of its columns; none for the number of rows, for a selection, and for
-            counts of all rows.
-
-    Raises:
-        InputError: If the purpose, the columns, their number or a parameter is invalid.
+    The columns are empty for the number of rows, for a selection, and for counts of all rows.
+    InputError is raised if the purpose, the columns, their number or a parameter is invalid.
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid", revalidate_instances="always")
@@ -136,11 +130,9 @@ class _Charge:
 
 @dataclass(frozen=True)
 class GaussianEvent(_Charge):
-    """Discrete or continuous Gaussian noise on integer values.
+    """Discrete or continuous Gaussian noise of parameter σ² on integer values.
 
-    Attributes:
-        squared_sensitivity: Largest squared L2 change of the values between neighbours, Δ².
-        noise_variance: Parameter σ² of the noise.
+    Neighbours differ by at most ``squared_sensitivity``, Δ² (L2).
     """
 
     mechanism: Literal["discrete gaussian"] = field(default="discrete gaussian", kw_only=True)
@@ -164,11 +156,7 @@ class GaussianEvent(_Charge):
 
 @dataclass(frozen=True)
 class SelectionEvent(_Charge):
-    """One draw of the exponential mechanism.
-
-    Attributes:
-        epsilon: The parameter ε of the mechanism; a float stands for its exact binary value.
-    """
+    """One draw of the exponential mechanism; a float ``epsilon`` stands for its exact value."""
 
     mechanism: Literal["exponential"] = field(default="exponential", kw_only=True)
     epsilon: Annotated[Fraction | float, *_EXACT]
@@ -278,12 +266,7 @@ UNITS_PER_DELTA = 2**100
 
 @dataclass(frozen=True)
 class Cost:
-    """A privacy cost in whole units.
-
-    Attributes:
-        rho_units: The zCDP part, in units of 2**-60 ρ.
-        delta_units: The part of δ, in units of 2**-100 δ.
-    """
+    """A privacy cost in whole units of 2**-60 ρ (zCDP) and of 2**-100 δ."""
 
     rho_units: int = 0
     delta_units: int = 0
@@ -324,11 +307,7 @@ class Cost:
 
     @classmethod
     def of(cls, events: Iterable[Event]) -> Self:
-        """Return the cost of events together, each rounded up.
-
-        Raises:
-            InputError: If the kind of an event is unknown.
-        """
+        """Return the cost of events together, each rounded up; InputError for an unknown kind."""
         known = list(events)
         for event in known:
             if type(event) not in get_args(Event):

@@ -109,10 +109,8 @@ class Mechanisms:
     def release(self, measurements: Sequence[Measurement]) -> list[Counts]:
         """Add discrete Gaussian noise to exact answers; all measurements are charged or none.
 
-        No measurement may depend on the outcome of another one.
-
-        Returns:
-            Noisy integers for each measurement, one axis for each map of its query.
+        No measurement may depend on the outcome of another one. Return noisy integers for each
+        measurement, one axis for each map of its query.
         """
         if not measurements:
             return []
@@ -132,11 +130,7 @@ class Mechanisms:
         return noisy
 
     def select(self, scores: PrivateScores, epsilon: Fraction | float) -> int:
-        """Choose a candidate by the exponential mechanism.
-
-        Returns:
-            The position of the candidate drawn.
-        """
+        """Return the position of the candidate that the exponential mechanism draws."""
         exact = check_scores(open_private(scores, self.ledger))
         event = SelectionEvent(Purpose.SELECTION, (), epsilon)
         check_rate(scores.sensitivity, event.epsilon)
@@ -155,13 +149,9 @@ class Mechanisms:
     ) -> tuple[str, ...]:
         """Find values that occur in many rows; see :mod:`adaptive_qs.privacy.selection`.
 
-        Args:
-            event: The charge for one row: purpose, noise, threshold and share of δ.
-            texts: Every value that occurs, with its count.
-            at_most: Maximum number of values; the largest noisy counts decide which.
-
-        Returns:
-            Values whose noisy count passes the threshold, in ascending order.
+        ``event`` is the charge for one row, ``texts`` has every value that occurs, with its count.
+        Return, in ascending order, values whose noisy count passes the threshold: those with the
+        largest noisy counts if there are more than ``at_most``.
         """
         values, counts = open_private(texts, self.ledger)
         counts = open_private(counts, self.ledger).astype(np.int64)
@@ -229,8 +219,7 @@ def auditing(mechanisms: Mechanisms) -> Iterator[None]:
 def audited(ledger: Ledger) -> Mechanisms | None:
     """Return the mechanisms of the audit that this run is part of; None outside of audits.
 
-    Args:
-        ledger: The ledger of the run, in memory: no audit may use the budget of a data set.
+    The ledger must be in memory: no audit may use the budget of a data set.
     """
     found = _AUDITED.get()
     if found is not None and not isinstance(ledger, Budget):

@@ -59,9 +59,7 @@ class InsecureSeed:
 
     The stream (Philox 4x64, counter mode) depends on the seed only, not on the sizes of the calls.
     Each release has its own stream, so that a resumed run draws the same as an undisturbed one.
-
-    Raises:
-        InputError: If the seed is not a non-negative integer.
+    InputError is raised if the seed is not a non-negative integer.
     """
 
     insecure = True
@@ -195,13 +193,8 @@ def discrete_gaussian(
 ) -> NDArray[np.int64]:
     """Draw independent integers y with probability ∝ exp(-y² / (2 variance)), exactly.
 
-    Their variance is at most ``variance``, and equal to it within 1 % from 0.5 on.
-
-    Returns:
-        Draws of shape (count,).
-
-    Raises:
-        InputError: If the variance is not a rational number in the supported range.
+    Their variance is at most ``variance``, and equal to it within 1 % from 0.5 on. InputError is
+    raised if the variance is not a rational number in the supported range.
     """
     variance = check_variance(variance)
     scale = math.isqrt(variance.numerator // variance.denominator) + 1
@@ -256,8 +249,7 @@ def _run_trials(
 ) -> tuple[int, int, bool]:
     """Run trials until the words or the output end, or a trial is undecided (not consumed).
 
-    Returns:
-        The next word, the number of outputs, and whether every trial was decided.
+    Return the next word, the number of outputs, and whether every trial was decided.
     """
     one = np.uint64(1)
     inverse_scale = 1.0 / np.float64(scale)

@@ -67,15 +67,12 @@ class PrivateErrors(Closed):
         self._stale |= changed
 
     def refresh(self, model: ReferenceModel, thresholds: Array, offered: Flags) -> int:
-        """Compare the changed estimates of candidates with the rows.
+        """Compare the changed estimates of candidates with the rows; return how many were compared.
 
         Args:
             model: The public estimates.
             thresholds: Threshold of the projection of each candidate (rows).
             offered: True for candidates that can be selected.
-
-        Returns:
-            The number of candidates that were compared.
         """
         rows = np.flatnonzero(self._stale & offered)
         self._stale[rows] = False

@@ -47,20 +47,12 @@ def exponential_mechanism(
     epsilon: Fraction | float,
     entropy: EntropySource,
 ) -> int:
-    """Draw a candidate with probability ∝ exp(epsilon · score / (2 sensitivity)).
+    """Draw the position of a candidate with probability ∝ exp(epsilon · score / (2 sensitivity)).
 
-    Args:
-        scores: Integers in any common unit, such as a power of two, of shape (candidates,).
-        sensitivity: Largest change of any score by one row, in the same unit.
-        epsilon: The parameter ε; a float stands for its exact binary value.
-        entropy: The source of random bits.
-
-    Returns:
-        The position of the candidate drawn.
-
-    Raises:
-        InputError: If there are no scores, or they are not integers below 2**62, or the
-            sensitivity or epsilon is out of range.
+    The scores are integers in any common unit, such as a power of two, of shape (candidates,). The
+    sensitivity is the largest change of any score by one row, in the same unit. A float ``epsilon``
+    stands for its exact binary value. InputError is raised if there are no scores, or they are not
+    integers below 2**62, or the sensitivity or epsilon is out of range.
     """
     scores = check_scores(scores)
     rate = check_rate(sensitivity, epsilon)
@@ -81,8 +73,7 @@ def exponential_mechanism(
 def check_scores(scores: Sequence[int] | NDArray[np.integer]) -> NDArray[np.int64]:
     """Return the scores as a vector of 64-bit integers.
 
-    Raises:
-        InputError: If they are not a non-empty vector of integers below 2**62.
+    InputError is raised if they are not a non-empty vector of integers below 2**62.
     """
     array = np.asarray(scores)
     if array.ndim != 1 or array.size == 0 or array.dtype.kind not in "iu":
@@ -96,8 +87,7 @@ def check_scores(scores: Sequence[int] | NDArray[np.integer]) -> NDArray[np.int6
 def check_rate(sensitivity: int, epsilon: Fraction | float) -> Fraction:
     """Return the exact factor epsilon / (2 sensitivity) that multiplies a score.
 
-    Raises:
-        InputError: If the sensitivity is not a positive integer, or epsilon not in (0, 2**40].
+    InputError is raised unless the sensitivity is a positive integer, and epsilon in (0, 2**40].
     """
     if not isinstance(sensitivity, int) or sensitivity < 1:
         raise InputError(f"score sensitivity is {sensitivity!r}. Use a positive integer.")
@@ -161,8 +151,7 @@ LIBRARY_MARGIN = Fraction(2**20 - 1, 2**20)
 def least_threshold(noise_variance: Fraction | int, delta: Fraction) -> int:
     """Return the smallest T >= 2 that the value of a single row passes with at most ``delta``.
 
-    Raises:
-        InputError: If δ is not above 0 and below 1.
+    InputError is raised if δ is not above 0 and below 1.
     """
     if not 0 < delta < 1:
         raise InputError(f"delta is {float(delta):.4g}: discovering values needs one above 0")
@@ -182,13 +171,10 @@ def least_threshold(noise_variance: Fraction | int, delta: Fraction) -> int:
 def select_values(
     values: Sequence[str], noisy: NDArray[np.int64], threshold: int, at_most: int
 ) -> tuple[str, ...]:
-    """Return the values of the largest noisy counts that pass, in alphabetical order.
+    """Return, in alphabetical order, the values whose noisy count is at least the threshold.
 
-    Args:
-        values: Distinct values in ascending order.
-        noisy: Their noisy counts; ties go to the first.
-        threshold: Smallest noisy count that passes.
-        at_most: Maximum number of values.
+    If more than ``at_most`` pass, those with the largest counts are selected; of equal counts, the
+    first. The given values are distinct and ascending.
     """
     passing = np.flatnonzero(noisy >= threshold)
     by_count = passing[np.argsort(-noisy[passing], kind="stable")]

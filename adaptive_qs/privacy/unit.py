@@ -33,12 +33,7 @@ from adaptive_qs.privacy.events import Cost, E, GaussianEvent
 
 
 class Relation(NamedTuple):
-    """Which tables are neighbours.
-
-    Attributes:
-        steps: Number of additions and removals of a unit between the two tables.
-        verb: The change of a unit as text.
-    """
+    """Which tables are neighbours: those ``steps`` additions and removals of a unit apart."""
 
     steps: int
     verb: str
@@ -59,9 +54,8 @@ class SetMember:
 
     Attributes:
         tables: The names of all tables, root first.
-        table: The table whose rows are measured.
-        keys: The columns that relate the tables, one text for each key; a release has them in
-            its schema.
+        keys: The columns that relate the tables, one text for each key; a release has them in its
+            schema.
     """
 
     tables: Annotated[tuple[str, ...], Field(min_length=2)]
@@ -89,7 +83,6 @@ class Unit:
     Attributes:
         person: The name of the person column; None if each row is one unit.
         rows: Maximum number of rows per person that count.
-        neighbours: A name of ``NEIGHBOURS``.
         related: The table of a set whose rows are measured; None for one table. ``rows`` is then
             the maximum number of its rows below one row of the root.
     """
@@ -105,9 +98,8 @@ class Unit:
     def of(person: str | None, rows_per_person: Any, neighbours: Any) -> Unit:
         """Return the unit that a schema and the options of a run name.
 
-        Raises:
-            InputError: If a person column is named without a number of rows, or the reverse, or if
-                a value is invalid.
+        InputError is raised if a value is invalid, or if only one of a person column and a number
+        of rows is named.
         """
         check_choice("neighbours", neighbours, NEIGHBOURS)
         if (person is None) != (rows_per_person is None):
@@ -166,10 +158,7 @@ class Unit:
 
     @property
     def identity(self) -> str:
-        """The unit with the keys that decide which rows belong together.
-
-        Costs add up only if it is the same.
-        """
+        """The unit with the keys that decide which rows belong together: only equal ones add up."""
         keys = () if self.related is None else self.related.keys
         return f"{self.protected}, related by {' and '.join(keys)}" if keys else self.protected
 
@@ -201,13 +190,11 @@ class Unit:
         return event.of_group(self.group)
 
     def priced_counts(self, event: GaussianEvent, squared_diameter: int | None) -> GaussianEvent:
-        """Return the event of counts for the unit.
+        """Return the event of counts for the unit, given that for one row that is added or removed.
 
-        Args:
-            event: The event for one row that is added or removed.
-            squared_diameter: Largest squared L2 distance between the contributions of two rows,
-                not less than the squared sensitivity, as a person may have fewer rows than
-                another; None if unknown. It lowers the cost of replacing a unit.
+        The squared diameter is the largest squared L2 distance between the contributions of two
+        rows, not less than the squared sensitivity, as a person may have fewer rows than another;
+        None if unknown. It lowers the cost of replacing a unit.
         """
         if squared_diameter is None or not self.replaced:
             return self.priced(event)

@@ -13,6 +13,7 @@ import pyarrow as pa
 from adaptive_qs.arguments import shown
 from adaptive_qs.errors import InputError, SchemaError
 from adaptive_qs.generate.check import CheckedPages, Gap
+from adaptive_qs.generate.shape import Copula
 from adaptive_qs.pages.words import counted, join_first
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.encode import decode, read_table
@@ -21,7 +22,7 @@ from adaptive_qs.table.generated import with_generated
 from adaptive_qs.table.schema import Schema
 
 if TYPE_CHECKING:
-    from adaptive_qs.cliques import Rows
+    from adaptive_qs.cliques import Array, Rows
     from adaptive_qs.generate.chains import Chances
     from adaptive_qs.table.columns.base import Drawer
     from adaptive_qs.table.conditions import Mask
@@ -212,11 +213,12 @@ class Drawing:
         purpose = 2 if self.given else 1  # of the random numbers
         for number, page in enumerate(self.parts, 1):
             own = page[:, self.given :]
+            copula = Copula.of(own, self.schema.domain() if self.drawers else None)
             written = own.copy() if self.schema.rules else own
             for first in range(0, len(page), size):
                 rng = np.random.default_rng((self.seed, purpose, next(slices)))
                 rows = slice(first, first + size)
-                values = self._values(own[rows], rng, written[rows])
+                values = self._values(own[rows], rng, written[rows], copula)
                 values = with_generated(values, self.schema.generated, done, (self.seed, done))
                 done += len(values)
                 yield values.replace_schema_metadata(stamp)
@@ -227,10 +229,15 @@ class Drawing:
             if keep is not None:
                 keep(final)
 
-    def _values(self, rows: Rows, rng: np.random.Generator, written: Rows) -> pa.Table:
+    def _values(
+        self, rows: Rows, rng: np.random.Generator, written: Rows, copula: Copula
+    ) -> pa.Table:
         """Return values that meet the condition and the rules; put their codes into ``written``."""
+        names = self.schema.names
+        scores = copula.places(rows, [*map(names.index, self.drawers)], rng.spawn(1)[0])
+        places = {names[i]: score for i, score in scores.items()}
         if self.where is None:
-            return self._values_in_box(rows, rng, written, self.drawers)
+            return self._values_in_box(rows, rng, written, self.drawers, places)
         codes = CodedTable.from_parts(self.schema.domain(), [rows], len(rows))
         boxes = self.where.choose_boxes(codes, rng)
         parts, order = [], []
@@ -238,7 +245,8 @@ class Drawing:
             chosen = np.flatnonzero(boxes == box)
             drawers = self.where.narrow(box, self.drawers)
             final = written[chosen]
-            parts.append(self._values_in_box(rows[chosen], rng, final, drawers))
+            own = {name: score[chosen] for name, score in places.items()}
+            parts.append(self._values_in_box(rows[chosen], rng, final, drawers, own))
             written[chosen] = final
             order.append(chosen)
         if len(parts) == 1:
@@ -246,18 +254,19 @@ class Drawing:
         return pa.concat_tables(parts).take(pa.array(np.argsort(np.concatenate(order))))
 
     def _values_in_box(
-        self, rows: Rows, rng: np.random.Generator, written: Rows, drawers: Mapping[str, Drawer]
-    ) -> pa.Table:
+        self, rows: Rows, rng: np.random.Generator, written: Rows, drawers: Mapping[str, Drawer],
+        places: Mapping[str, Array],
+    ) -> pa.Table:  # fmt: skip
         codes = CodedTable.from_parts(self.schema.domain(), [rows], len(rows))
         if (ruleset := self.schema.ruleset) is None:
-            return decode(codes, self.schema, rng, drawers)
+            return decode(codes, self.schema, rng, drawers, places)
         from adaptive_qs.table.rule_sampling import drawn_under_rules
 
         columns = dict(zip(self.schema.names, codes.columns))
         if self.where is not None:
             ruleset = ruleset.along_with(self.where.condition)
         try:
-            drawn, final_codes = drawn_under_rules(columns, ruleset, rng, drawers)
+            drawn, final_codes = drawn_under_rules(columns, ruleset, rng, drawers, places)
         except SchemaError:
             if self.where is None:
                 raise

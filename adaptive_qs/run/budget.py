@@ -86,14 +86,12 @@ class PrivacyTarget:
     Attributes:
         rho: the budget in zCDP.
         epsilon: ε of the whole run at this δ.
-        delta: δ.
         discovery_share: part of δ for discovering values; the rest converts ρ to ε.
         gaussian: whether (ε, δ) is that of exact Gaussian DP; of zCDP otherwise.
         filtered: whether steps are chosen one after the other, so that the exact Gaussian DP is
             that of the filter of :mod:`adaptive_qs.privacy.accounting`.
         kept: part of the whole budget that ``rho`` is: what learning leaves, and of that what may
             be spent on single rows.
-        unit: The unit of privacy.
     """
 
     rho: float
@@ -258,8 +256,7 @@ class PrivacyTarget:
     def protecting(self, unit: Unit) -> Self:
         """Return the same promise to another unit.
 
-        Raises:
-            InputError: what it leaves for measurements of single rows is nothing but noise.
+        InputError is raised if what it leaves for measurements of single rows is nothing but noise.
         """
         target = replace(self, unit=unit)
         if unit.group > 1 and (left := float(unit.for_rows(self.budget).rho)) < MIN_COST / 2:
@@ -277,11 +274,7 @@ class PrivacyTarget:
         return replace(self, rho=rho, kept=rho / self.rho)
 
     def at(self, epsilon: float) -> Self:
-        """Return the same budget of answers at another ε.
-
-        Raises:
-            InputError: the ε is out of range.
-        """
+        """Return the same budget of answers at another ε; InputError if it is out of range."""
         share = None if self.gaussian else self.discovery_share
         target = self.of_answers(epsilon, self.delta, discovery_share=share)
         return replace(target, rho=self.kept * target.rho, kept=self.kept, unit=self.unit)
@@ -295,16 +288,10 @@ def resolve_budget(
 ) -> tuple[PrivacyTarget, Cost]:
     """Return the budget of a run and the cost of learning.
 
-    Args:
-        schema: The schema of the run.
-        options: The options of the run.
-        budget: Returns the budget, given the part of δ for discovering values; None if nothing is
-            learnt.
-        unit: The unit of privacy; by default the one that the schema and the options name.
-
-    Raises:
-        InputError: If the budget is out of range or too small to learn from, or if a person column
-            and the number of rows that count do not go together.
+    ``budget`` returns the budget, given the part of δ for discovering values; None if nothing is
+    learnt. The unit is by default the one that the schema and the options name. InputError is
+    raised if the budget is out of range or too small to learn from, or if a person column and the
+    number of rows that count do not go together.
     """
     unit = unit or Unit.of(schema.person, options.rows_per_person, options.neighbours)
     if not schema.open_columns:
@@ -329,14 +316,11 @@ class Limits:
     """Public limits that keep a run inside its memory.
 
     Attributes:
-        max_memory_bytes: Maximum memory of the whole process.
-        workers: Number of threads.
         most_rows: Maximum number of rows of the private table and of a synthetic one.
         countable_rows: Maximum number of rows for any memory.
         measured_cells: Maximum number of cells of all measured cliques of the loop together.
         watched_cells: Maximum number of cells of the marginals watched while a table is refined.
         kept_cells: Maximum number of cells of counted marginals that are kept.
-        scoring_workers: Number of threads that score candidates.
     """
 
     max_memory_bytes: int
@@ -359,8 +343,7 @@ class Limits:
     ) -> Self:
         """Divide the memory between rows, of ``value_bytes`` for each attribute, and the rest.
 
-        Raises:
-            InputError: If the memory is not positive.
+        InputError is raised if the memory is not positive.
         """
         ceiling = memory_bytes(max_memory)
         fitting = int(ROWS_SHARE * ceiling) // (len(domain) * value_bytes)
@@ -430,7 +413,6 @@ class Member(Generic[W]):
         schema: The public description of the columns, with those of the ancestors.
         target: The budget of the run, for the rows that a unit has in this table.
         learning: The part of it for the bins and values that the schema leaves open.
-        work: What is measured.
     """
 
     schema: Schema
@@ -447,14 +429,9 @@ class Member(Generic[W]):
         plan: Callable[[Domain, PrivacyTarget], W],
         unit: Unit | None = None,
     ) -> Self:
-        """Return a table with a plan.
+        """Return a table with a plan, made with the budget that learning leaves.
 
-        Args:
-            schema: As for :func:`resolve_budget`.
-            options: Likewise.
-            budget: Likewise.
-            plan: Makes the plan on a domain, with the budget that learning leaves.
-            unit: As for :func:`resolve_budget`.
+        Other arguments are as for :func:`resolve_budget`.
         """
         check_reviewed(schema, options.unreviewed_schema)
         if options.scheduler is not None and options.engine not in SCHEDULED:
@@ -469,8 +446,7 @@ class Member(Generic[W]):
     def list_warnings(self, options: RunOptions, rows: int | None) -> tuple[str, ...]:
         """Return warnings about the budget and the accuracy, given the public row count.
 
-        Raises:
-            InputError: If the budget is beyond a limit without the owner's consent.
+        InputError is raised if the budget is beyond a limit without the owner's consent.
         """
         found = self.work.list_warnings(self.target, rows)
         texts = check_budget_warnings(found, options.beyond_limits or options.resume)

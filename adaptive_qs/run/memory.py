@@ -58,12 +58,10 @@ class _Candidates:
     """The marginals of a workload that may be measured, and the memory that looking at them takes.
 
     Attributes:
-        attributes: columns of the table.
         closure: marginals of the workload and all inside them, of which something is kept.
         number: of candidates, single columns among them.
         cells: of all of them together.
         largest: the one with most cells, empty if there are none.
-        largest_cells: its cells.
         seen_cells: as ``cells``, of each at most ``SEEN_CELLS``.
     """
 
@@ -148,12 +146,9 @@ def keep_what_fits(
 ) -> tuple[Workload, DroppedMarginals | None]:
     """Return the marginals that fit the ceilings, by :func:`limited`, and what is dropped.
 
-    Args:
-        workload: what was requested.
-        num_rows: As for :func:`plan_memory`.
-        max_memory_bytes: Likewise; if it refuses, fewer marginals are kept.
-        max_candidates: most marginals of several columns; by default ``DEFAULT_CANDIDATES``.
-        max_cells: most cells of all of them together; by default ``DEFAULT_CELLS``.
+    If :func:`plan_memory` refuses, fewer marginals are kept. The largest number of marginals of
+    several columns is by default ``DEFAULT_CANDIDATES``, that of their cells together
+    ``DEFAULT_CELLS``.
     """
     domain = workload.domain
     ceilings = Ceilings(max_candidates or DEFAULT_CANDIDATES, max_cells or DEFAULT_CELLS)
@@ -185,10 +180,7 @@ class MemoryPlan:
     Attributes:
         fixed_bytes: what every run on this table needs.
         total_bytes: planned peak at most.
-        measured_cells: for :class:`LoopSettings`.
-        watched_cells: for :class:`SynthesisSettings`.
         kept_cells: for :meth:`MarginalCounter.keep_up_to`.
-        scoring_threads: most threads that there is room for.
     """
 
     fixed_bytes: int
@@ -205,16 +197,10 @@ def _table_bytes(domain: Domain, num_rows: int) -> int:
 
 
 def plan_memory(workload: Workload, num_rows: int, max_memory_bytes: int) -> MemoryPlan:
-    """Divide the memory ceiling, or refuse.
+    """Divide the memory ceiling, or raise ResourceExceeded, which names the largest marginal.
 
-    Args:
-        workload: the requested marginals.
-        num_rows: most rows of the private table. This number must be public: the ceilings it
-            leaves steer what is measured.
-        max_memory_bytes: the ceiling.
-
-    Raises:
-        ResourceExceeded: the ceiling is too low; the message names the largest marginal.
+    The largest number of rows of the private table must be public: the ceilings that it leaves
+    steer what is measured.
     """
     domain, candidates = workload.domain, _Candidates.of(workload)
     cells = candidates.largest_cells
@@ -285,18 +271,7 @@ def check_sample_rows(
 def check_table_rows(
     num_rows: int, attributes: int, max_memory: int | str | None, held: bool = True
 ) -> None:
-    """Refuse a synthetic table that does not fit the memory, with the process and the fit.
-
-    Args:
-        num_rows: of the table.
-        attributes: its columns.
-        max_memory: ceiling of the process's memory.
-        held: whether the whole table is held in memory; it is drawn page by page otherwise.
-
-    Raises:
-        InputError: the ceiling is not a positive size.
-        ResourceExceeded: it does not fit, or has more than ``MAX_ROWS`` rows.
-    """
+    """Refuse a synthetic table that does not fit the memory, as :func:`check_sample_rows` does."""
     ceiling = memory_bytes(max_memory)
     table = num_rows * attributes * SYNTHETIC_CODE_BYTES if held else 0
     needed = PROCESS_BYTES + fit_bytes(attributes) + table

@@ -66,13 +66,9 @@ class Option(NamedTuple):
 
 
 class Field(NamedTuple):
-    """A field of a dataclass that is an option.
+    """A field of a dataclass that is an option: its type without the metadata, and its default.
 
-    Attributes:
-        name: in Python.
-        kind: its type, without the metadata.
-        default: ``MISSING`` if it must be given.
-        option: how it is shown and checked.
+    The default is ``MISSING`` if the option must be given.
     """
 
     name: str
@@ -92,11 +88,7 @@ class Field(NamedTuple):
         return tuple(kind for kind in found if kind is not type(None)) or (self.kind,)
 
     def check(self, value: Any) -> Any:
-        """Return the valid value.
-
-        Raises:
-            InputError: the value is not valid.
-        """
+        """Return the valid value, or raise InputError."""
         name = self.flag.removeprefix("--")
         if value is None and self.default is None:
             return None
@@ -141,11 +133,7 @@ def read_options(model: Any) -> tuple[Field, ...]:
 
 
 def checked(given: Any, model: type[M]) -> M:
-    """Return the options of a model with the values that an object has, all of them valid.
-
-    Raises:
-        InputError: one is not; the message names it.
-    """
+    """Return the options of a model with an object's values; InputError names an invalid one."""
     found = read_options(model)
     return model(**{each.name: each.check(getattr(given, each.name)) for each in found})
 

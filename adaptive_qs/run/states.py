@@ -57,8 +57,6 @@ class CheckedRun(Generic[W]):
     """A run of which everything is checked that does not depend on rows.
 
     Attributes:
-        schema: The public description of the tables.
-        options: The options as the user gave them.
         members: The tables by name, root first.
         warnings: Warnings about the budget and what it can buy, from public numbers.
         book: The ledger; None keeps the budget in memory.
@@ -168,10 +166,8 @@ class ReadTable(Generic[W]):
     """A private table whose cells are checked; never shown.
 
     Attributes:
-        member: The table and what is measured of it.
         schema: Its schema, after learning with everything learnt.
         source: Its rows, which can be read again until they are coded.
-        how: The options of the engine.
         gathered: The values to learn from; None if nothing is left to be learnt.
         counter: Counts the coded rows; None until everything is learnt.
     """
@@ -356,8 +352,6 @@ class FinishedRun:
     """A finished run, and what its ledger has left.
 
     Attributes:
-        path: The path of the ledger.
-        run: The number of the run.
         left: The budget that is left for other runs.
         head: Number and hash of the newest entry of the ledger.
     """
@@ -372,12 +366,8 @@ class SpendingRun(Generic[W]):
     """A run whose budget is open.
 
     An error that leaves the block gets a note on what became of the budget. A run on a ledger that
-    released something can then be resumed; otherwise its budget is freed.
-
-    Attributes:
-        checked: The run as it was checked.
-        tables: The tables by name, root first.
-        mechanisms: Charges, then draws.
+    released something can then be resumed; otherwise its budget is freed. The tables are by name,
+    root first.
     """
 
     mechanisms: Mechanisms
@@ -417,20 +407,12 @@ class SpendingRun(Generic[W]):
         self._read.learn(self.mechanisms, clock)
 
     def publish(self, digests: Mapping[str, str]) -> None:
-        """Record in a ledger the SHA-256 of each part of the output before it is delivered.
-
-        Raises:
-            LedgerError: If the ledger cannot be written.
-        """
+        """Record in a ledger the SHA-256 of each part of the output before it is delivered."""
         if self._run is not None:
             self._run.publish(digests)
 
     def finish(self) -> FinishedRun | None:
-        """Close the run, whose outputs are in place; return None without a ledger.
-
-        Raises:
-            LedgerError: If the ledger cannot be written.
-        """
+        """Close the run, whose outputs are in place; return None without a ledger."""
         if self._run is None or (book := self.checked.book) is None:
             return None
         from adaptive_qs.ledger.entries import parse_body
@@ -453,10 +435,6 @@ class SpendingRun(Generic[W]):
 
 
 def choose_entropy(options: RunOptions) -> EntropySource:
-    """Return the source of the noise of a run.
-
-    Raises:
-        InputError: If the noise seed is not a non-negative integer.
-    """
+    """Return the source of the noise; InputError if the seed is not a non-negative integer."""
     seed = options.insecure_seed
     return SystemEntropy() if seed is None else InsecureSeed(seed)

@@ -48,12 +48,10 @@ LOOP_STEPS = 1_000
 
 @dataclass(frozen=True)
 class QueryStrategies:
-    """Queries other than the cells of marginals that a table is to serve.
+    """Queries over a domain other than the cells of marginals that a table is to serve.
 
-    Attributes:
-        make: Makes the queries over a domain.
-        queries: The queries over this domain.
-        strategies: how single columns are measured for them.
+    ``make`` makes them over another domain. ``strategies`` is how single columns are measured for
+    them.
     """
 
     make: Callable[[Domain], QueryWorkload]
@@ -64,9 +62,8 @@ class QueryStrategies:
     def of(cls, spec: Any, domain: Domain) -> Self | None:
         """Return the queries of a workload; None if it requests cells alone.
 
-        Raises:
-            WorkloadError: they do not fit the domain.
-            ResourceExceeded: there are too many of them, or they are too large.
+        WorkloadError is raised if they do not fit the domain, ResourceExceeded if they are too
+        large.
         """
         make = other_queries(spec)
         return None if make is None else cls._made(make, domain)
@@ -86,8 +83,6 @@ class Tables:
     """The loop on a domain; see :class:`~adaptive_qs.run.states.Work`.
 
     Attributes:
-        workload: The marginals that can be measured.
-        limits: ceilings of memory and threads.
         rho: what learning leaves of the budget, for one row of what is published.
         levels: one of :data:`~adaptive_qs.loop.LEVELS`.
         left_out: Requested marginals that cannot be measured.
@@ -166,11 +161,8 @@ class Tables:
 def check_tables(schema: TableSet, options: SynthesizeOptions) -> CheckedRun[Tables]:
     """Return a run that makes synthetic tables, after all checks that need no rows.
 
-    Args:
-        schema: The schema of the tables.
-        options: The options as the user gave them. Each marginal of the workload is measured in
-            every table that has all of its columns, of which one is its own and the others are its
-            own or of its ancestors. Public rows are those of the root.
+    Each marginal of the workload is measured in every table that has all of its columns, of which
+    one is its own and the others are its own or of its ancestors. The root has the public rows.
 
     Raises:
         InputError: If a parameter or the workload is invalid, a schema is unreviewed, or the budget
@@ -257,11 +249,9 @@ def select_candidates(
 ) -> tuple[Workload, DroppedMarginals | None]:
     """Return the marginals that a run can measure, and what it leaves out.
 
-    Sizes, weights and options decide, by the rule of :mod:`adaptive_qs.workload.limit`.
-
-    Raises:
-        InputError: the workload does not fit the domain, or cannot serve the target.
-        ResourceExceeded: it lists too many marginals one by one.
+    Sizes, weights and options decide, by the rule of :mod:`adaptive_qs.workload.limit`. InputError
+    is raised if the workload does not fit the domain or cannot serve the target, ResourceExceeded
+    if it lists too many marginals one by one.
     """
     requested = resolve_workload(workload, domain, MOST_LISTED)
     if options.target is not None:
@@ -287,8 +277,7 @@ def tables_limits(
 ) -> Limits:
     """Return the limits of a run of the loop, by default with a thread for every core.
 
-    Raises:
-        ResourceExceeded: the workload does not fit.
+    ResourceExceeded is raised if the workload does not fit.
     """
     threads = plan_workers(workers)
     limits = Limits.of(domain, max_memory, threads, CODE_BYTES)
@@ -345,17 +334,9 @@ def measure(
 ) -> Release:
     """Run the loop; with learning, the only step that costs privacy.
 
-    Args:
-        counter: counts the private rows.
-        schema: their public description.
-        workload: the marginals that matter, over the codes of the table.
-        target: the budget of the run.
-        work: how to spend what the ledger of ``mechanisms`` has left of it.
-        mechanisms: charges, then draws.
-        clock: Reports the phase "loop".
-
-    Raises:
-        ResourceExceeded: the table has more rows than can be counted; nothing is spent.
+    ``work`` is how to spend what the ledger of ``mechanisms`` has left of the target. The clock
+    reports the phase "loop". ResourceExceeded is raised, before anything is spent, if the table has
+    more rows than can be counted.
     """
     work.limits.check_countable(int(counter.count(())))
     clock.start("loop")

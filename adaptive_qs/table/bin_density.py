@@ -11,7 +11,8 @@ of the following:
 - The noisy rows on single values (heaps), if they were counted, which are set apart before the
   density is made, and on endings, which divide the values of a code among each other.
 
-Every code keeps its rows: the density only decides where in a code they lie.
+Every code keeps its rows: the density only decides where in a code they lie. Which row lies further
+up follows from its other columns (``Copula`` in :mod:`adaptive_qs.generate.shape`).
 """
 
 from __future__ import annotations
@@ -19,16 +20,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
+import scipy
 from numpy.typing import NDArray
 
+from adaptive_qs.table.cells import normalise
 from adaptive_qs.table.columns.binned import RangeColumn, find_kinds
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from adaptive_qs.table.columns.base import ColumnBase, Drawer
 
 Array = NDArray[np.float64]
@@ -56,23 +58,14 @@ LIMIT = 700.0
 
 @dataclass(frozen=True)
 class Inside:
-    """The distribution of the values of one column inside its codes.
-
-    Attributes:
-        column: The column.
-        starts: First point of every cell, ascending, code by code, shape (cells,).
-        widths: Number of points of every cell.
-        ends: Cumulated probabilities: those of the cells of code c lead from c to c + 1.
-        first: Position of the first cell of every code, and of the end, shape (codes + 1,).
-        endings: Remainder, modulus and probability of each ending in cells of several points.
-    """
+    """The distribution of the values of one column inside its codes."""
 
     column: RangeColumn
-    starts: Points
-    widths: Points
-    ends: Array
-    first: Points
-    endings: tuple[tuple[int, int, float], ...]
+    starts: Points  # first point of every cell, ascending, code by code, shape (cells,)
+    widths: Points  # number of points of every cell
+    ends: Array  # cumulated probabilities: cells of code c lead from c to c + 1
+    first: Points  # position of the first cell of every code, and of the end, shape (codes + 1,)
+    endings: tuple[tuple[int, int, float], ...]  # remainder, modulus, probability; of wide cells
 
     def draw(self, codes: Points, rng: np.random.Generator) -> pa.Array:
         """Draw values for codes that have some, shape (rows,)."""
@@ -155,6 +148,22 @@ def inside(column: RangeColumn, counts: Array) -> Inside:
     return Inside(column, starts, widths, np.cumsum(density), ends, endings)
 
 
+def sort_inside(
+    column: ColumnBase, codes: NDArray[Any], values: pa.Array, places: Array | None
+) -> pa.Array:
+    """Return values exchanged inside codes, to ascend with ``places``; values at NaN stay."""
+    rows = np.flatnonzero(~np.isnan(places)) if places is not None else np.zeros(0, np.int64)
+    if places is None or not rows.size or (found := normalise(values.take(rows))) is None:
+        return values
+    source = np.arange(len(values))
+    to, drawn = (  # code by code
+        rows[np.argsort(codes[rows] + (keys - keys.min()) / (2 * np.ptp(keys) or 1.0))]
+        for keys in (places[rows], column.amounts(found))
+    )
+    source[to] = drawn
+    return values.take(pa.array(source))
+
+
 def _normal(density: Array, owner: Points, totals: Array) -> Array:
     """Return the factors of codes with which their cells have these totals."""
     sums = np.bincount(owner, density, totals.size)
@@ -163,17 +172,12 @@ def _normal(density: Array, owner: Points, totals: Array) -> Array:
 
 @dataclass(frozen=True)
 class _Heaps:
-    """Rows on single points of codes that have several.
+    """Rows on single points of codes that have several."""
 
-    Attributes:
-        points, codes, rows: Of each heap, shape (heaps,).
-        of_codes: Rows on heaps in every code, no more than the code has.
-    """
-
-    points: Points
+    points: Points  # of each heap, shape (heaps,), as codes and rows
     codes: Points
     rows: Array
-    of_codes: Array
+    of_codes: Array  # rows on heaps in every code, no more than the code has
 
     @classmethod
     def of(cls, column: RangeColumn, first: Points, last: Points, counts: Array) -> _Heaps:
@@ -209,20 +213,16 @@ class _Heaps:
 class _Shape:
     """Densities inside codes, in proportion to exp(slope · y), y = arsinh((x − middle) / unit).
 
-    Attributes:
-        column: The column.
-        first, last: Points of every code.
-        middles, units: Median and half the distance of the quartiles of the column, and for tails
-            the end where they begin and their own scale, shape (codes,).
-        slopes: Slopes of the logarithm of the density in y, shape (codes,).
+    Middles and units are the median and half the distance of the quartiles of the column; for tails
+    the end where they begin and their own scale. All have shape (codes,).
     """
 
     column: RangeColumn
-    first: Points
+    first: Points  # first point of every code
     last: Points
     middles: Array
     units: Array
-    slopes: Array
+    slopes: Array  # of the logarithm of the density in y
 
     @classmethod
     def of(cls, column: RangeColumn, first: Points, last: Points, counts: Array) -> _Shape:
@@ -278,15 +278,10 @@ def _slopes(ends: Array, counts: Array, single: NDArray[np.bool_]) -> tuple[Arra
     Codes of a single point that stand out of the density are skipped: the codes on either side of
     them are neighbours.
 
-    Args:
-        ends: Ends of every code, minus the middle, in units, shape (codes, 2).
-        counts: Rows of every code.
-        single: Which codes are one point.
-
-    Returns:
-        The slopes, and the scales of tails (in units, negative to the left; 0 for other codes). The
-        rows of an outermost code alone decide its decline if the density next to it does not fall
-        outwards: then it falls as the inverse square of the distance.
+    Also return the scales of tails (in units, negative to the left; 0 for other codes). The rows of
+    an outermost code alone decide its decline if the density next to it does not fall outwards:
+    then it falls as the inverse square of the distance. Every code has two ``ends``, minus the
+    middle, in units; ``single`` are codes of one point.
     """
     logs = np.log(np.maximum(counts, LEAST_ROWS) / np.maximum(np.diff(ends)[:, 0], LEAST_WIDTH))
     slopes, scales = np.zeros(counts.size), np.zeros(counts.size)
@@ -362,14 +357,12 @@ def _decline(ends: Array, log_mean: float) -> float:
         return 0.0
     shares = np.diff(cuts) / (cuts[-1] - cuts[0])
     y = np.arcsinh((cuts[1:] + cuts[:-1]) / 2) - np.arcsinh(cuts[0])
-    low, high = -LIMIT / float(y[0]), 0.0  # the steepest that begins in the first cell
-    for _ in range(60):
-        middle = (low + high) / 2
-        if math.log(float(shares @ np.exp(np.maximum(middle * y, -LIMIT)))) < log_mean:
-            low = middle
-        else:
-            high = middle
-    return high
+
+    def excess(slope: float) -> float:
+        return math.log(float(shares @ np.exp(np.maximum(slope * y, -LIMIT)))) - log_mean
+
+    steepest = -LIMIT / float(y[0])  # begins in the first cell
+    return float(scipy.optimize.brentq(excess, steepest, 0.0)) if excess(steepest) < 0 else steepest
 
 
 def _scale(width: float, log_mean: float) -> float:
@@ -377,15 +370,14 @@ def _scale(width: float, log_mean: float) -> float:
 
     ``log_mean`` is the logarithm of the mean density, less than 0.
     """
-    low, high = log_mean - 2.0, 60.0  # logarithms of unit / width
-    for _ in range(60):
-        middle = (low + high) / 2
-        ratio = math.exp(-middle)
-        y = math.asinh(ratio)
+
+    def excess(log: float) -> float:
+        y = math.asinh(math.exp(-log))
         # The integral of exp(−2y) over x = sinh(y).
         mass = (-math.expm1(-y) - math.expm1(-3 * y) / 3) / 2
-        low, high = (middle, high) if math.log(mass / ratio) < log_mean else (low, middle)
-    return width * math.exp(high)
+        return math.log(mass) + log - log_mean
+
+    return width * math.exp(scipy.optimize.brentq(excess, log_mean - 2.0, 60.0))  # unit / width
 
 
 # Endings: which points of a code the rows are on.

@@ -85,10 +85,8 @@ def read_dictionary(path: Path) -> dict[str, Entry]:
     """Return the entries of a data dictionary, by column.
 
     JSON has for each column a "description" and "values" (labels by codes, "min" and "max"). CSV
-    and Excel have a line for each code, with columns named name, code and label.
-
-    Raises:
-        InputError: If the file cannot be read or is no dictionary.
+    and Excel have a line for each code, with columns named name, code and label. Raise InputError
+    if the file cannot be read or is no dictionary.
     """
     found: dict[str, Entry] = {}
     if path.suffix.lower() == ".json":
@@ -121,11 +119,7 @@ def _texts(cells: Cells) -> list[str]:
 
 
 def read_pairs(path: Path) -> list[list[str]]:
-    """Return the lines below the names in the CSV file of a rule's table.
-
-    Raises:
-        SchemaError: If the file cannot be read.
-    """
+    """Return the lines below the names in a rule's CSV file; SchemaError if it is unreadable."""
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             return [line for line in csv.reader(file) if line][1:]

@@ -133,16 +133,10 @@ def read_table(
     """Return the codes of a table: a path, a pattern, a data frame, or codes under the same domain.
 
     A table is read in chunks; memory holds the codes and one chunk. Cells of CSV are text, stripped
-    of ASCII white space, and nothing about them is guessed. Columns can come in any order.
-
-    Args:
-        source: The table.
-        schema: A schema without open bins or values.
-        progress: Counts the bytes of a CSV file and the rows of anything else.
-        check_rows: Called with the number of rows so far; can end the reading by an exception.
-
-    Raises:
-        DataError: If the table is missing, damaged or empty, or does not fit the schema.
+    of ASCII white space, and nothing about them is guessed. Columns can come in any order. The
+    schema has no open bins or values. ``progress`` counts the bytes of a CSV file and the rows of
+    anything else. ``check_rows`` gets the number of rows so far and can raise to end the reading.
+    Raise DataError if the table is missing, damaged or empty, or does not fit the schema.
     """
     return read_with_amounts(source, schema, (), progress, check_rows=check_rows)[0]
 
@@ -259,8 +253,7 @@ def read_rows(
 ) -> Iterator[Chunk]:
     """Yield the cells of a schema's columns, chunk by chunk; arguments as for :func:`read_table`.
 
-    Raises:
-        DataError: If the table has other columns, or no rows.
+    Raise DataError if the table has other columns, or no rows.
     """
     check_names(source, schema.names, schema.set_aside)
     rows = 0
@@ -323,27 +316,29 @@ def decode(
     schema: Schema,
     rng: np.random.Generator,
     drawers: Mapping[str, Drawer] | None = None,
+    places: Mapping[str, NDArray[np.float64]] | None = None,
 ) -> pa.Table:
     """Return the table with values for its codes, which meet the rules of the schema.
 
     Numbers and moments are drawn from their bin or period, uniformly or by the ``drawers`` of their
-    columns, column by column. Missing values are null, unknown values are the catch-all label.
-    Encoding the result under the same schema gives the same codes.
-
-    Raises:
-        SchemaError: If the table has another domain than the schema, or no row meets the rules.
+    columns, column by column; inside a code they ascend with the ``places`` of the rows. Missing
+    values are null, unknown values are the catch-all label. Encoding the result under the same
+    schema gives the same codes. Raise SchemaError if the table has another domain than the schema,
+    or no row meets the rules.
     """
     if table.domain != schema.domain():
         raise SchemaError("the codes and the schema have different domains: use the same schema")
     if schema.ruleset is not None:
         from adaptive_qs.table.rule_sampling import drawn_under_rules
 
-        codes = dict(zip(schema.names, table.columns))
-        return pa.table(drawn_under_rules(codes, schema.ruleset, rng, drawers)[0])
-    columns = [
-        column.decode(codes, rng, (drawers or {}).get(column.name))
-        for column, codes in zip(schema.columns, table.columns)
-    ]
+        named = dict(zip(schema.names, table.columns))
+        return pa.table(drawn_under_rules(named, schema.ruleset, rng, drawers, places)[0])
+    from adaptive_qs.table.bin_density import sort_inside  # who encodes only does not need it
+
+    drawers, places, columns = drawers or {}, places or {}, []
+    for column, codes in zip(schema.columns, table.columns):
+        drawn = column.decode(codes, rng, drawers.get(column.name))
+        columns.append(sort_inside(column, codes, drawn, places.get(column.name)))
     return pa.table(columns, names=list(schema.names))
 
 

@@ -96,8 +96,7 @@ READERS: Registry[Reader] = Registry(
         "DuckDB": "adaptive_qs.table.sql:DUCKDB_READER",
     }
 )
-"""The formats that are read, each a :class:`Reader`. Of a file with several
-tables one is named as FILE::NAME."""
+"""The formats that are read, each a :class:`Reader`. FILE::NAME is one of several tables."""
 
 
 class Rows:
@@ -153,15 +152,8 @@ def open_file(
 ) -> Iterator[Source]:
     """Yield a CSV or Parquet file, or a table inside a file (FILE::NAME), as a source.
 
-    The first bytes tell the format.
-
-    Args:
-        path: The file.
-        groups: What to read of a Parquet file.
-        dialect: The form of CSV; of .tsv files tabs separate cells.
-
-    Raises:
-        DataError: If the file cannot be read. Also raised while reading.
+    The first bytes tell the format. ``groups`` is what to read of a Parquet file. Tabs separate
+    .tsv files whatever the dialect. Raise DataError, also while reading, if it cannot be read.
     """
     path, name = inside(path)
     if os.path.exists(path) and not os.path.isfile(path):
@@ -380,8 +372,7 @@ def frame_source(table: Any) -> Source:
 def open_source(table: Any, dialect: Dialect | None = None) -> Iterator[Source]:
     """Yield a file, a folder or a pattern of files, or a data frame, as a source.
 
-    Raises:
-        DataError: If it is none of these; as for :func:`table_files` and :func:`open_file`.
+    Raise DataError if it is none of these; as for :func:`table_files` and :func:`open_file`.
     """
     opened: AbstractContextManager[Source]
     match table:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from adaptive_qs.arguments import shown
 from adaptive_qs.errors import InputError, SchemaError
+from adaptive_qs.table.bin_density import sort_inside
 from adaptive_qs.table.cells import normalise
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.columns.base import ColumnBase
@@ -44,6 +45,7 @@ class _Drawn:
         codes: NDArray[np.integer],
         rng: np.random.Generator,
         drawer: Drawer | None = None,
+        places: NDArray[np.float64] | None = None,
     ):
         self.column = column
         self._drawer = drawer
@@ -52,7 +54,7 @@ class _Drawn:
         if column.measured:
             low, high = self._bins(np.arange(column.num_values))
             self.loose = bool((low < high).any())
-        first = column.decode(self.codes, rng, drawer)
+        first = sort_inside(column, self.codes, column.decode(self.codes, rng, drawer), places)
         self._pool = [first]
         self._size = len(first)
         self._place = np.arange(len(first))
@@ -97,10 +99,7 @@ class _Drawn:
         return (self.column.resolution or 1.0) * (DAY if self.column.by_day else 1)
 
     def ends(self, rows: Indices) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return the least and the greatest amount in the bins of some rows.
-
-        They mean nothing if the value is missing.
-        """
+        """Return the least and the greatest amount in the bins of rows, if not missing."""
         codes = self.codes[rows]
         low, high = self.column.ends(np.where(codes < self.column.num_values, codes, 0))
         return low.astype(np.float64), high.astype(np.float64)
@@ -127,15 +126,16 @@ def drawn_under_rules(
     ruleset: Ruleset,
     rng: np.random.Generator,
     drawers: Mapping[str, Drawer] | None = None,
+    places: Mapping[str, NDArray[np.float64]] | None = None,
 ) -> tuple[dict[str, pa.Array], dict[str, NDArray[np.int64]]]:
     """Draw values of all columns such that every row meets all rules; return values and codes.
 
-    ``rng`` draws column by column, with the drawer of the column if there is one, then again for
-    rows that break rules. A row gets other codes if no values for its own meet the rules. Raises
-    SchemaError if no row was found that meets the rules.
+    ``rng`` draws column by column, with the drawer of the column if there is one, and sorts by the
+    ``places`` inside codes, then again for rows that break rules. A row gets other codes if no
+    values for its own meet the rules. Raises SchemaError if no row was found that meets the rules.
     """
     drawn = {
-        name: _Drawn(column, codes[name], rng, (drawers or {}).get(name))
+        name: _Drawn(column, codes[name], rng, (drawers or {}).get(name), (places or {}).get(name))
         for name, column in ruleset.columns.items()
     }
     linked = [condition.columns() for _, condition in ruleset.conditions]
@@ -311,7 +311,6 @@ class _Repair:
 
 
 # Rows that meet a condition.
-#
 # A condition compares columns with constants. Two values of a column that lie on the same side of
 # every constant, or that are both missing, make it true together: they are of one *case*. All
 # values of a code are of one case, except in a bin that a constant cuts: there, each case has a
@@ -325,27 +324,19 @@ Columns that are absent are taken with every value."""
 
 @dataclass(frozen=True, eq=False)
 class Where:
-    """The rows of a schema that meet a condition.
-
-    Attributes:
-        condition: The condition.
-        places: Positions of the columns that it names.
-        cases: What it distinguishes of each.
-        met: Whether it is true, by the cases of these columns: one axis for each.
-    """
+    """The rows of a schema that meet a condition."""
 
     condition: Condition
-    places: tuple[int, ...]
-    cases: tuple[Cases, ...]
-    met: Mask
+    places: tuple[int, ...]  # positions of the columns that it names
+    cases: tuple[Cases, ...]  # what it distinguishes of each
+    met: Mask  # whether it is true, by the cases of these columns: one axis for each
 
     @classmethod
     def from_text(cls, text: str, columns: Sequence[ColumnBase]) -> Where:
         """Return the rows for which a condition is true; it is not true if it is unknown.
 
-        Raises:
-            InputError: If the text is no condition on these columns, compares two of them,
-                distinguishes too much, or is true for no row.
+        Raise InputError if the text is no condition on these columns, compares two of them,
+        distinguishes too much, or is true for no row.
         """
         by_name = {column.name: column for column in columns}
         condition = parse_condition(text, by_name)

@@ -98,8 +98,7 @@ class Ruleset:
     ) -> Ruleset:
         """Return the rules with these texts and tables on the columns of a schema.
 
-        Raises:
-            InputError: If one is no rule, is too large, contradicts another, or allows no row.
+        Raise InputError if one is no rule, is too large, contradicts another, or allows no row.
         """
         named = {column.name: column for column in columns}
         rules = [

@@ -15,7 +15,6 @@ from typing import Literal, NamedTuple, cast, get_args
 from adaptive_qs.arguments import check_choice
 
 # Text that a spreadsheet program would run as a formula: how CSV writes it, and reads it back.
-#
 # A program that opens CSV as a sheet runs a cell that begins with =, +, - or @ (also in the wide
 # forms of East Asian scripts), after white space and quotation marks. Where a cell begins depends
 # on the separator that the program takes, which need not be the comma. So an apostrophe is put
@@ -48,8 +47,7 @@ class Dialect(NamedTuple):
 def check_encoding(name: str) -> str:
     """Check that no row in this encoding can change how other rows are read; return its name.
 
-    Raises:
-        ValueError: If it is unknown, or has shifts or escapes.
+    Raise ValueError if it is unknown, or has shifts or escapes.
     """
     try:
         codecs.getincrementaldecoder(name)

@@ -13,9 +13,11 @@ from scipy.stats import chi2_contingency
 
 from adaptive_qs.cli.entry import main
 from adaptive_qs.errors import InputError
+from adaptive_qs.generate.shape import Copula
 from adaptive_qs.privacy.budget import GuardRailWarning
 from adaptive_qs.release import release as module
 from adaptive_qs.synthesizer import Synthesizer
+from adaptive_qs.table.encode import read_table
 
 ROWS = 6_000
 FALSE_ALARM = 1e-6
@@ -64,6 +66,37 @@ def is_old(table):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("rules", [[], [{"rule": "amount >= items"}]])
+def test_values_inside_bins_follow_other_columns(monkeypatch, rules):
+    """Codes and the values of each code stay: only the rows that have them change."""
+    rng = np.random.default_rng(3)
+    z = rng.multivariate_normal([0, 0], [[1, 0.95], [0.95, 1]], 20_000)
+    items = np.minimum(np.exp(1 + z[:, 0]), 60).round().astype(int)
+    amount = np.maximum((np.exp(4 + z[:, 1] / 2)).round(2).clip(0, 499), items)
+    amount[:500] = np.nan
+    starts = {"min": 0, "max": 60, "bin_starts": [0, 2, 4, 8]}
+    edges = {"edges": [0, 40, 80, 500], "decimals": 2, "missing": [""]}
+    columns = [
+        {"name": "items", "type": "integer", **starts},
+        {"name": "amount", "type": "numeric", **edges},
+    ]
+    schema, table = {"version": 1, "columns": columns, "rules": rules}, {}
+    frame = pd.DataFrame({"items": items, "amount": amount})
+    release = Synthesizer(rho=5, insecure_seed=1, workers=1, beyond_limits=True)
+    release = release.fit(frame, schema=schema).release_
+    table["joint"] = release.draw(seed=2).table().to_pandas()
+    monkeypatch.setattr(Copula, "places", lambda *_: {})
+    table["alone"] = release.draw(seed=2).table().to_pandas()
+    codes = [read_table(each, release.schema) for each in table.values()]
+    np.testing.assert_array_equal(*([*each.columns] for each in codes))
+    if not rules:  # which have values drawn again
+        for name in frame:
+            joint, alone = (each[name].sort_values().to_numpy() for each in table.values())
+            np.testing.assert_array_equal(joint, alone)
+    off = {k: abs(each.corr() - frame.corr()).iloc[0, 1] for k, each in table.items()}
+    assert off["joint"] < off["alone"] / 2
+
+
 def test_a_conditional_sample_agrees_with_the_same_rows_of_a_large_table(model):
     """Every pair of columns; samples that are refined differ by less than independent ones."""
     large = model.sample(60_000, seed=2)

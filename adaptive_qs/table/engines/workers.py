@@ -71,14 +71,11 @@ class Refusal:
 
 @dataclass(frozen=True, repr=False)
 class FilePart:
-    """Rows that one task encodes: of a file (absolute path), in the state when the run began.
+    """Rows of a file that one task encodes, in the state when the run began."""
 
-    ``size`` is their number of bytes.
-    """
-
-    path: str
+    path: str  # absolute
     stamp: FileVersion
-    size: int
+    size: int  # bytes of the rows
     groups: RowGroups = None
 
 
