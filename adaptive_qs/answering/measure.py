@@ -77,10 +77,7 @@ def measure(
     measurements: Sequence[StrategyMeasurement],
     units: Sequence[int],
 ) -> list[Array]:
-    """Release noisy answers to each integer strategy of a plan; all are charged or none.
-
-    Answers have one axis for each factor of the strategy.
-    """
+    """Release noisy answers to integer strategies, one axis per factor; all are charged or none."""
     queries = [_query(domain, each) for each in measurements]
     made = map(Measurement.costing, queries, counts, units)
     return mechanisms.measure([each.finely(MAX_ROWS) for each in made])
@@ -199,10 +196,7 @@ def _groups(
 
 
 def divide_units(mechanism: Mechanism, units: int) -> list[int]:
-    """Return whole units for each measurement by its share; they add up to ``units``.
-
-    InputError is raised if a share is below ``LEAST_UNITS``.
-    """
+    """Divide units by the shares of measurements; InputError if one is below ``LEAST_UNITS``."""
     count = mechanism.num_measurements
     shares = [mechanism.measurement(number).share for number in range(count)]
     if min(shares) * units < LEAST_UNITS:
@@ -385,10 +379,7 @@ def _batch(gathered: list[_Part], half_width: float) -> pa.RecordBatch:
 
 
 def interval_factor(confidence: Any) -> float:
-    """Return half the width of an interval in standard errors, from the normal distribution.
-
-    InputError is raised if the confidence is not a number between 0 and 1.
-    """
+    """Return half the width of a normal interval in standard errors; InputError outside (0, 1)."""
     chance = as_number(confidence)
     if chance is None or not 0 < chance < 1:
         raise InputError(

@@ -202,10 +202,7 @@ class BlockMoves(ModelMoves):
         self._workers = workers
 
     def __call__(self, rows: Rows, key: int, thorough: bool = False) -> None:
-        """Propose new blocks in a part of the rows, or in all if ``thorough``, in place.
-
-        ``key`` seeds the random numbers.
-        """
+        """Propose new blocks in a part of the rows, or in all if ``thorough``, in place."""
         factors, adjacency = self._model.factors, self._model.adjacency
         trees, seed = self._trees, np.uint64(key)
         if thorough:

@@ -213,10 +213,7 @@ def compute_ratio(
     exponent: float,
     shared: SharedSteps | None,
 ) -> NDArray[np.float64]:
-    """Return the factor of a clique's weights: (desired / counted) ** exponent.
-
-    Attributes of a block share a step.
-    """
+    """Return (desired / counted) ** exponent for a clique; attributes of a block share a step."""
     if shared is None:
         return (desired / counted) ** exponent
     return np.exp(exponent * shared.log_ratio(clique, desired, counted))
@@ -418,10 +415,7 @@ def fill_rows(
     given: Clique,
     carried: CarriedAttributes,
 ) -> None:
-    """Draw rows from a tree, in place, outside of all zeros.
-
-    The given attributes, which no zero contains, stay as they are.
-    """
+    """Draw rows from a tree, in place, outside of all zeros, which contain no given attribute."""
     kept = rows[:, given].copy()
     fill_from_tree(rows, tree, counts, rng)
     carried.fill(rows)

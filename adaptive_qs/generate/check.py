@@ -171,10 +171,7 @@ class Check:
     def _compare(
         self, rows: Rows, clique: Clique, copies: Array | None = None
     ) -> tuple[Array, Array, Array, Array]:
-        """Return gaps, measured and drawn counts, and the nearest ones that chance allows.
-
-        ``copies`` are the weights of the rows.
-        """
+        """Return gaps, measured and (weighted) drawn counts, and the nearest that chance allows."""
         model, columns = self._model, self.domain.columns(clique)
         known = self._known.get(clique) or self._find(clique)
         own = tuple(axis for axis, i in enumerate(columns) if i not in self._fixed)
@@ -266,10 +263,7 @@ def _pick_alike(fixed: Rows, weights: Array, rng: np.random.Generator) -> NDArra
 
 
 class CheckedPages:
-    """Pages of a table that are checked and repaired as they are drawn.
-
-    ``gaps`` has the worst remaining gap of each marginal in the pages so far.
-    """
+    """Pages of a table, checked and repaired as drawn, with the worst remaining gap by marginal."""
 
     def __init__(self, pages: Iterable[Rows], check: Check, seed: int) -> None:
         self.check = check

@@ -58,7 +58,7 @@ class Halves:
         return found, 1 / (held.precision * self._total**2)
 
     def ratios(self, held: ResidualEstimate) -> dict[Clique, Array]:
-        """Return the joint shares of each pair's codes over products; 1 for codes off the scale."""
+        """Return each pair's joint shares over products of single ones; 1 for codes off scale."""
         noisy, variance = self.covariances(held)
         squares = max(float((noisy**2).sum()) / (2 * len(self._pairs)), 1e-12)
         shrunk = noisy * max(1 - variance / squares, 0.0)

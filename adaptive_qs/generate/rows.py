@@ -269,10 +269,7 @@ class Page:
 
 
 class MarginalTracker:
-    """The marginals that a table is brought to.
-
-    ``adjacency`` is where the cells around each attribute lie in the array of an excess.
-    """
+    """The marginals that a table is brought to; ``adjacency`` locates cells in their excess."""
 
     def __init__(
         self, domain: Domain, cliques: Sequence[Clique], means: Sequence[Array], zeros: Zeros = ()

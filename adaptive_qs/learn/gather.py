@@ -55,10 +55,7 @@ class Texts(Sequence[str]):
 
 
 class TextCounter:
-    """Sums of counts of texts.
-
-    Blank texts and texts with a NUL character, which a schema cannot list, are not counted.
-    """
+    """Sums of counts of texts; those that a schema cannot list (blank or with NUL) do not count."""
 
     def __init__(self) -> None:
         self._merged = _table(pa.array([], pa.string()), np.zeros(0, np.int64))

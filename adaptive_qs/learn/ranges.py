@@ -398,10 +398,7 @@ def learn_ranges(
     mechanisms: Mechanisms,
     costs: Mapping[str, Cost],
 ) -> dict[str, NumberColumn]:
-    """Learn the bins of columns, and return the columns by name.
-
-    BudgetExceeded is raised if the ledger behind ``mechanisms`` has less than the costs.
-    """
+    """Return columns by name with learnt bins; BudgetExceeded if the ledger has too little."""
     values = {name: PrivateValues(numbers[name], mechanisms.ledger) for name in numbers}
     bounds = {column.name: column.span for column in columns}
     units = {column.name: costs[column.name].rho_units for column in columns}

@@ -104,10 +104,7 @@ def bound_advantage(rho: float, mu: float | None, delta_spent: float) -> float:
 
 
 def advantage_rho(advantage: float) -> float:
-    """Return the largest ρ whose Gaussian DP bounds the advantage, rounded down.
-
-    InputError is raised unless the advantage is between 0 and 1.
-    """
+    """Return the largest ρ whose Gaussian DP bounds an advantage from 0 to 1, rounded down."""
     if not 0 < advantage < 1:
         raise InputError(f"the advantage is {advantage:g}. Use a number between 0 and 1.")
     mu = _last_safe(1e-12, 80.0, lambda mu: bound_advantage(0.0, mu, 0.0) <= advantage)

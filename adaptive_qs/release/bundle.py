@@ -393,10 +393,7 @@ def write_manifest(
 
 @contextmanager
 def with_manifest(table: str | Path, replace: bool = True) -> Iterator[Callable[..., None]]:
-    """Surround the writing of a table: without the table, its statement is removed as well.
-
-    Yields :func:`write_manifest` for this table.
-    """
+    """Yield :func:`write_manifest` for a table; without the table, remove its statement."""
     written = False
 
     def write(statement: Statement, **more: Any) -> None:

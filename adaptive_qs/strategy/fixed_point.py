@@ -38,14 +38,11 @@ it enters the allowance that is taken off lower bounds."""
 
 @dataclass(frozen=True, eq=False)
 class SymmetricBlocks:
-    """An orthogonal change of coordinates that splits every invariant matrix.
-
-    Its bases have orthonormal columns, each supported on one orbit; together they are orthogonal.
-    """
+    """An orthogonal change of coordinates that splits every invariant matrix."""
 
     orbit: NDArray[np.int64]  # shape (N,): the orbit of each cell
     sizes: Array  # shape (orbits,): cells in each orbit
-    bases: tuple[csr_array, ...]  # Q_b, sparse (N, N_b)
+    bases: tuple[csr_array, ...]  # Q_b (N, N_b), orthonormal columns, each on one orbit
     members: tuple[NDArray[np.int64], ...]  # for each block, shape (N_b,): the orbit of each column
 
     @property

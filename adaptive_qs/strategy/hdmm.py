@@ -35,13 +35,10 @@ SMALLEST_SHARE = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class ProductWorkload:
-    """Sets of product queries: the Gram matrix of set j is ⊗_i grams[i][kinds[j, i]].
-
-    The first factor of an attribute is that of the total, 11ᵀ, for sets that do not mention it.
-    """
+    """Sets of product queries: the Gram matrix of set j is ⊗_i grams[i][kinds[j, i]]."""
 
     sizes: tuple[int, ...]  # n_i of every attribute
-    grams: tuple[tuple[Array, ...], ...]  # distinct factors of each attribute, shape (n_i, n_i)
+    grams: tuple[tuple[Array, ...], ...]  # distinct ones (n_i, n_i); first 11ᵀ, of the total
     kinds: IntArray  # shape (sets, attributes): which factor a set has on an attribute
     weights: Array  # shape (sets,): how much the squared error of each query of a set counts
     num_queries: tuple[int, ...]  # for each set (exact)

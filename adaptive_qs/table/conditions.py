@@ -191,20 +191,15 @@ class Outcome(NamedTuple):
 
 @dataclass(frozen=True)
 class Operand:
-    """A column, a constant, or an operation ("+", "-", "*", "/"), with a value in every row.
-
-    A constant is a number, a moment or the position of a label; added to a date, it can be calendar
-    ``months`` instead. Moments of a column are counted in ``unit`` seconds, ``whole`` ones if its
-    values are days.
-    """
+    """A column, a constant, or an operation ("+", "-", "*", "/"), with a value in every row."""
 
     column_name: str | None = None
-    constant: float | None = None
+    constant: float | None = None  # a number, a moment or the position of a label
     sign: str = ""
     operands: tuple[Any, ...] = ()
-    unit: int = 1
-    whole: bool = True
-    months: int = 0
+    unit: int = 1  # seconds in which moments of a column are counted
+    whole: bool = True  # whether these are whole, as values are days
+    months: int = 0  # calendar months, a constant that is added to a date
 
     def columns(self) -> Iterator[str]:
         """Yield the columns whose values it takes."""
@@ -301,17 +296,13 @@ class Condition:
 
 @dataclass(frozen=True)
 class Comparison(Condition):
-    """Two operands compared by "<", "<=", "=" or "!=".
-
-    Sides that differ by at most ``slack`` count as equal. With ``labels``, the catch-all counts as
-    a value like others.
-    """
+    """Two operands compared by "<", "<=", "=" or "!="."""
 
     sign: str
     left: Operand
     right: Operand
-    slack: float = 0.0
-    labels: bool = False
+    slack: float = 0.0  # sides that differ by at most this count as equal
+    labels: bool = False  # whether the catch-all counts as a value like others
 
     def named(self) -> Iterator[str]:
         """Yield the columns of both sides."""

@@ -224,15 +224,12 @@ class HeldRows(Rows):
 
 @dataclass(frozen=True, repr=False)
 class JoinedRows(Rows):
-    """Rows of a table without children, behind the columns of their ancestors; private.
-
-    ``above`` has the rows of the parent that count; rows of other parents are left out.
-    """
+    """Rows of a table without children, behind the columns of their ancestors; private."""
 
     table: Any
     schema: TableSet
     name: str
-    above: HeldRows
+    above: HeldRows  # rows of the parent that count; rows of other parents are left out
 
     def __str__(self) -> str:
         return self.name

@@ -60,13 +60,10 @@ PERSON_BYTES = 200
 
 @dataclass(frozen=True, repr=False)
 class ContributionBound(Rows):
-    """A source with at most K rows per person and without the person column.
-
-    The schema names the person column; its bins and values can be open.
-    """
+    """A source with at most K rows per person and without the person column."""
 
     source: Any
-    schema: Schema
+    schema: Schema  # names the person column; bins and values can be open
     kept: RowSelection
 
     @classmethod

@@ -41,15 +41,12 @@ Cells: TypeAlias = pa.Array | pa.ChunkedArray | MixedCells
 
 @dataclass(frozen=True)
 class Chunk:
-    """Some rows of the requested columns, and how far the reading has come.
-
-    Of a table in several files, ``file`` is the one that holds the rows.
-    """
+    """Some rows of the requested columns, and how far the reading has come."""
 
     columns: tuple[Cells, ...]
     done: int
     total: int
-    file: str = ""
+    file: str = ""  # of several files, the one that holds the rows
 
 
 RowGroups: TypeAlias = tuple[int, ...] | None

@@ -34,14 +34,11 @@ INTEGER_WITH_EXPONENT = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)[eE][+-]?0*[0-9]{1,3}"
 
 
 class Dialect(NamedTuple):
-    """The form of CSV: what separates cells (commas if None), and the encoding (UTF-8 if None).
-
-    ``located`` if messages name rows, which count private ones: for the owner's eyes alone.
-    """
+    """The form of CSV: what separates cells (commas if None), and the encoding (UTF-8 if None)."""
 
     delimiter: str | None = None
     encoding: str | None = None
-    located: bool = False
+    located: bool = False  # messages name rows, which count private ones: for the owner alone
 
 
 def check_encoding(name: str) -> str:
@@ -162,13 +159,10 @@ GroupSign = Literal[",", ".", " ", "'"]
 
 @dataclass(frozen=True)
 class Spelling:
-    """The form of numbers in text: decimal sign, and sign between groups of three digits.
-
-    A cell may do without the groups. Other texts are no numbers.
-    """
+    """The form of numbers in text: decimal sign, and sign between groups of three digits."""
 
     decimal: DecimalSign = "."
-    thousands: GroupSign | Literal[""] = ""
+    thousands: GroupSign | Literal[""] = ""  # a cell may do without the groups
 
     @property
     def plain(self) -> bool:

@@ -381,13 +381,10 @@ def _sealing(path: str | Path, sealed: Sealed, replace_file: bool) -> Iterator[B
 
 @dataclass(frozen=True)
 class Kind:
-    """The data frame library of a table, and the containers that the caller chose for columns.
-
-    Containers are categories, and nullable or Arrow types of pandas.
-    """
+    """The data frame library of a table, and the containers that the caller chose for columns."""
 
     library: Literal["pandas", "polars", "pyarrow", "codes"]
-    containers: Mapping[str, str] = field(default_factory=dict)
+    containers: Mapping[str, str] = field(default_factory=dict)  # category, nullable or Arrow
 
 
 def find_kind(table: Any) -> Kind:

@@ -284,13 +284,10 @@ Levels = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class LevelQueries(Queries):
-    """Level ≤ c for every level c, over n_1 × n_2 cells that have one each; no level is empty.
+    """Level ≤ c for every level c, over n_1 × n_2 cells that have one each; no level is empty."""
 
-    The two attributes have ``first`` and ``second`` cells; ValueError unless both are positive.
-    """
-
-    first: int
-    second: int
+    first: int  # cells of the first attribute, n_1 ≥ 1, or ValueError
+    second: int  # n_2
 
     def __post_init__(self) -> None:
         if min(self.shape) < 1:

@@ -32,13 +32,10 @@ def squared_mean(queries: Queries) -> float:
 
 @dataclass(frozen=True)
 class CenteredQueries:
-    """The part of queries that lies in a residual space; equal parts compare and hash equal.
-
-    The axes kept are ascending, at least one; else ValueError.
-    """
+    """The part of queries that lies in a residual space; equal parts compare and hash equal."""
 
     queries: Queries
-    kept: tuple[int, ...]
+    kept: tuple[int, ...]  # ascending axes, at least one, or ValueError
 
     def __post_init__(self) -> None:
         axes = range(len(self.queries.shape))

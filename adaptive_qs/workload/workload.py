@@ -304,11 +304,7 @@ class Workload:
 
 @dataclass(frozen=True, eq=False)
 class QueryPart:
-    """Sets of equally many attributes and the queries on each.
-
-    Raises:
-        WorkloadError: no sets, or a weight out of its range.
-    """
+    """Sets of equally many attributes and the queries on each; WorkloadError without any set."""
 
     cliques: CliqueArray  # shape (sets, k): attribute positions, ascending along each row
     axis: Mapping[int, AxisQueries]  # combined by their product; empty if ``joint`` is given

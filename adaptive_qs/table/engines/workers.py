@@ -97,14 +97,11 @@ class CountRequest:
 
 @dataclass(frozen=True, repr=False)
 class PartFacts:
-    """Number of rows of a part, and the sum of their cells if it is needed.
-
-    ``digest`` of the codes must be the same however often a part is read.
-    """
+    """Number of rows of a part, the sum of their cells if it is needed, and a digest."""
 
     rows: int
     row_sum: int
-    digest: bytes
+    digest: bytes  # of the codes; the same however often a part is read
 
 
 class PartCodes:
