@@ -271,8 +271,8 @@ class Check:
 _HERE = "adaptive_qs.evaluation"
 CHECKS: Registry[type[Check]] = Registry(
     {
-        "criteria": f"{_HERE}.accept:AcceptCheck",
         "release": f"{_HERE}.evaluation:ReleaseCheck",
+        "criteria": f"{_HERE}.accept:AcceptCheck",
         "key": f"{_HERE}.keys:KeysCheck",
         "rows": f"{_HERE}.rows:RowsCheck",
         "rules": f"{_HERE}.rows:RulesCheck",
