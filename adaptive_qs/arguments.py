@@ -110,11 +110,7 @@ def learning_share(value: Any) -> float:
 
 
 def plain_json(value: Any) -> int | float:
-    """Return a number of NumPy as one of Python, as ``default`` of ``json.dumps``.
-
-    Raises:
-        TypeError: If it is not a number.
-    """
+    """Return a number of NumPy as one of Python, or raise TypeError; for ``json.dumps``."""
     whole = as_integer(value)
     number = as_number(value) if whole is None else whole
     if number is None:
@@ -163,11 +159,7 @@ class Estimator:
         return {name: getattr(self, name) for name in _parameters(type(self))}
 
     def set_params(self, **given: Any) -> Any:
-        """Change parameters, and return the estimator.
-
-        Raises:
-            InputError: there is no parameter of that name.
-        """
+        """Change parameters, and return the estimator; InputError for an unknown one."""
         for name, value in given.items():
             if name not in (known := _parameters(type(self))):
                 raise InputError(

@@ -25,8 +25,7 @@ MOST_SUBSETS = 2**21
 def downward_closure(cliques: Iterable[Clique]) -> tuple[Clique, ...]:
     """Return the distinct subsets of all cliques, ordered by size and then by attribute.
 
-    Raises:
-        ResourceExceeded: they are more than ``MOST_SUBSETS``.
+    ResourceExceeded is raised if they are more than ``MOST_SUBSETS``.
     """
     given: dict[int, list[Clique]] = {}
     for clique in cliques:
@@ -91,12 +90,9 @@ def distinct(cliques: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def batches(sizes: Sequence[int], most_cells: int, most: int | None = None) -> Iterator[slice]:
-    """Split cliques into runs with limits on their cells, and yield the slice of each run.
+    """Split cliques into runs of at most ``most`` cliques, and yield the slice of each run.
 
-    Args:
-        sizes: numbers of cells of the cliques.
-        most_cells: most cells of a run, unless a single clique has more.
-        most: most cliques of a run.
+    A run has at most ``most_cells`` cells, unless a single clique has more.
     """
     first = cells = 0
     for end, size in enumerate(sizes):
@@ -111,11 +107,9 @@ def batches(sizes: Sequence[int], most_cells: int, most: int | None = None) -> I
 class CliqueIndex:
     """The positions of cliques in a list, found for many cliques together.
 
-    Args:
-        positions: number of positions that may be in a clique.
-        listed: cliques, by how many attributes they have. Cliques of more than
-            ``62 / log2(positions)`` attributes come with all their subsets, in the order of
-            :func:`downward_closure`.
+    ``positions`` is the number of positions that may be in a clique. Cliques are listed by how many
+    attributes they have. Cliques of more than ``62 / log2(positions)`` attributes come with all
+    their subsets, in the order of :func:`downward_closure`.
     """
 
     def __init__(self, positions: int, listed: Iterable[Clique]) -> None:
@@ -221,11 +215,8 @@ class Adjacency(NamedTuple):
 def build_adjacency(domain: Domain, cliques: Sequence[Clique], copy_per_axis: bool) -> Adjacency:
     """Lay out the tables of cliques one after the other in a flat buffer.
 
-    Args:
-        domain: the attributes.
-        cliques: the tables.
-        copy_per_axis: store each table once per attribute, with that attribute's axis last, so
-            that a kernel reads all its values from consecutive memory.
+    With ``copy_per_axis`` each table is stored once per attribute, with that attribute's axis last,
+    so that a kernel reads all its values from consecutive memory.
     """
     entries: list[list[tuple[int, list[int], list[int], int]]] = [[] for _ in domain.sizes]
     position, cells = [], 0

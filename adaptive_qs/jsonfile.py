@@ -83,15 +83,10 @@ def as_object(content: Any) -> dict[str, Any]:
 
 
 def read_json(path: str | Path, refusal: type[InputError], claim: Claim | None = None) -> Any:
-    """Parse a JSON file, refusing repeated keys and numbers that are not finite.
+    """Parse a JSON file in UTF-8, refusing repeated keys and numbers that are not finite.
 
-    Args:
-        path: The file, in UTF-8.
-        refusal: The error to raise.
-        claim: Reserves memory for a file from others, whose size is then bounded.
-
-    Raises:
-        InputError: Of the kind ``refusal``, if the file cannot be read or is not such JSON.
+    ``refusal`` is raised if the file cannot be read or is not such JSON. ``claim`` reserves memory
+    for a file from others, whose size is then bounded.
     """
     check_path("the file", path, refusal)
     try:
@@ -123,8 +118,7 @@ def read_json(path: str | Path, refusal: type[InputError], claim: Claim | None =
 def bounded_text(pieces: Iterable[bytes], claim: Claim) -> str:
     """Join the pieces of a text of JSON, after reserving the memory that parsing it takes.
 
-    Raises:
-        ValueError: If it is too long, has too many values, or is not UTF-8.
+    ValueError is raised if it is too long, has too many values, or is not UTF-8.
     """
     read: list[bytes] = []
     size = elements = objects = 0
@@ -157,12 +151,9 @@ def _parsed(text: str, **numbers: Any) -> Any:
 
 
 class Complaint(NamedTuple):
-    """An error that pydantic finds.
+    """An error that pydantic finds, with its name there and the text for people.
 
-    Attributes:
-        where: The keys and positions that lead to it.
-        kind: Its name in pydantic.
-        message: The text for people.
+    ``where`` are the keys and positions that lead to it.
     """
 
     where: list[str | int]

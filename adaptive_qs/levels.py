@@ -25,9 +25,7 @@ WORTH_A_LEVEL = 2
 class Grouping:
     """One level of an attribute above its codes.
 
-    Attributes:
-        attribute: its position in the domain.
-        groups: the group of each code, shape (codes,); groups are 0 .. number − 1.
+    ``groups`` is the group of each code, shape (codes,), from 0 to their number − 1.
     """
 
     attribute: int
@@ -40,13 +38,10 @@ class Grouping:
 
 
 class Groups:
-    """The groups of the indices of an axis.
-
-    Args:
-        of: the group of each index; every group up to the largest occurs.
+    """The groups of the indices of an axis; every group up to the largest occurs.
 
     Attributes:
-        of: as given, shape (n,).
+        of: the group of each index, shape (n,).
         sizes: number of indices in each group, shape (groups,).
         largest: size of the largest group.
     """
@@ -93,10 +88,8 @@ def build_chain(levels: Iterable[Sequence[int]]) -> tuple[tuple[int, ...], ...]:
     """Return the nested ones of some public groupings of the same codes, from fine to coarse.
 
     The grouping with most groups comes first, then each one whose groups are unions of groups of
-    the last one taken. A grouping that distinguishes all codes, or none, is no level.
-
-    Args:
-        levels: the group of each code, in any numbers.
+    the last one taken. A grouping that distinguishes all codes, or none, is no level. Groups of a
+    level can have any numbers.
     """
     numbered = [tuple(np.unique(level, return_inverse=True)[1].tolist()) for level in levels]
     found: list[tuple[int, ...]] = []
@@ -116,15 +109,11 @@ def nested_groupings(
 ) -> list[Grouping]:
     """Return the levels of an attribute, from fine to coarse, by the frequency of its codes.
 
-    The codes are put in order (their own, or by frequency, so that rare codes come together) and
-    cut into groups of about the same share. A coarser level is made of the groups of the finer one.
-    Declared levels are kept: finer ones are cut inside their groups, coarser ones made of them.
-
-    Args:
-        attribute: its position in the domain.
-        shares: a distribution over its codes, released or public, shape (codes,).
-        ordered: whether the codes are on a scale.
-        declared: the group of each code at public levels; see :func:`build_chain`.
+    The codes are put in order (their own if they are on a scale, or by frequency, so that rare
+    codes come together) and cut into groups of about the same share. A coarser level is made of the
+    groups of the finer one. Declared levels (:func:`build_chain`) are kept: finer ones are cut
+    inside their groups, coarser ones made of them. The shares of codes are released or public,
+    shape (codes,).
     """
     public = [np.array(level) for level in declared]
     order = _in_order(shares, ordered, public)

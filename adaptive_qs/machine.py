@@ -38,8 +38,7 @@ _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 def memory_bytes(ceiling: int | str | None) -> int:
     """Return a maximum memory in bytes, given as bytes or as text such as "3GB" (2**30 bytes each).
 
-    Raises:
-        InputError: If it is neither a positive integer nor such text.
+    InputError is raised if it is neither a positive integer nor such text.
     """
     memory_share = 0.75  # default of the maximum memory, as a share of the memory of the machine
     if ceiling is None:
@@ -55,13 +54,8 @@ def memory_bytes(ceiling: int | str | None) -> int:
 def memory_claims(ceiling: int | str | None = None) -> Callable[[int], None]:
     """Return a function that reserves memory before an untrusted file is read.
 
-    It raises ResourceExceeded if the process and all reserved memory exceed the ceiling.
-
-    Args:
-        ceiling: The maximum memory, as for :func:`memory_bytes`.
-
-    Raises:
-        InputError: If the ceiling is not a positive size.
+    It raises ResourceExceeded if the process and all reserved memory exceed the ceiling, which is
+    as for :func:`memory_bytes`.
     """
     most, needed = memory_bytes(ceiling), PROCESS_BYTES
 
@@ -80,8 +74,7 @@ def memory_claims(ceiling: int | str | None = None) -> Callable[[int], None]:
 def plan_workers(workers: int | None) -> int:
     """Return the number of threads: all cores by default.
 
-    Raises:
-        InputError: If it is not a positive integer of at most ``MOST_WORKERS``.
+    InputError is raised if it is not a positive integer of at most ``MOST_WORKERS``.
     """
     if workers is None:
         usable = getattr(os, "sched_getaffinity", None)
@@ -99,11 +92,7 @@ class ThreadPool(ThreadPoolExecutor):
     """A pool of threads that explains why the system starts none."""
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
-        """Submit a task, and start a thread for it if none is idle.
-
-        Raises:
-            ResourceExceeded: no thread can be started.
-        """
+        """Submit a task; start a thread if none is idle, or raise ResourceExceeded if none can."""
         try:
             return super().submit(fn, *args, **kwargs)
         except RuntimeError as error:
@@ -215,9 +204,9 @@ def _code_cache() -> Any:
 
 @cache
 def _code_folder() -> Path | None:
-    """Return a private temporary folder for compiled code, with a note on stderr.
+    """Return a private temporary folder for compiled code, with a note on stderr; None without any.
 
-    Returns None if there is none. The folder is private since compiled code is executed.
+    The folder is private since compiled code is executed.
     """
     folder, known = None, False
     with suppress(OSError):
@@ -293,12 +282,9 @@ PhaseProgress = Callable[[str, int, int], None]
 
 
 class PhaseClock:
-    """A clock that times the phases of a run and forwards their progress reports.
+    """A clock that times the phases of a run (``seconds``) and forwards their progress reports.
 
     It is itself a ``PhaseProgress``: a report from a new phase ends the previous one.
-
-    Attributes:
-        seconds: Seconds per phase.
     """
 
     def __init__(self, progress: PhaseProgress | None = None) -> None:

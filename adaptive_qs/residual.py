@@ -134,8 +134,7 @@ class ReferenceModel:
     def flat_shares(self) -> tuple[NDArray[np.int64], Array, NDArray[np.int64]]:
         """The references at all levels in one array, then one of a single group (read only).
 
-        Returns:
-            The number of groups of each, all shares, and where each begins.
+        These are the number of groups of each, all shares, and where each begins.
         """
         reference = [*self._shares, np.ones(1)]
         sizes = np.array([q.size for q in reference])
@@ -317,10 +316,10 @@ def axis_variances(domain: Domain, position: int, level: int | None, single: boo
     """Return the variance of each group of a clique's level from unit variance on a residual's.
 
     A residual's part of a group is divided equally among the groups within it, level by level,
-    since finer residuals describe everything beyond that. A single column is measured at its codes,
-    and a group has the sum over its codes. The clique has the attribute at ``position``, the
-    residual at ``level``, or not (None); a ``single`` residual has no other one. The shape is
-    (groups,), or (1,) if all are equal.
+    since finer residuals describe everything beyond that. A ``single`` column, the only one of the
+    residual, is measured at its codes, and a group has the sum over its codes. ``position`` is that
+    of the attribute in the clique, ``level`` the attribute in the residual; None if it is not
+    there. The shape is (groups,), or (1,) if all are equal.
     """
     if single and level is not None:
         inside = _codes_in(domain, position)
@@ -341,15 +340,10 @@ def axis_variances(domain: Domain, position: int, level: int | None, single: boo
 
 
 def decompose(marginal: Array, clique: Clique, residual: Clique) -> Array:
-    """Return the residual τ of a marginal over γ, in centered form; no levels.
+    """Return the residual τ ⊆ γ of a marginal over the clique γ, in centered form; no levels.
 
     Along every axis of τ the mean is removed, the others are summed out (Fuentes et al., Algorithm
     1 and Table 1); O(|γ| n_γ).
-
-    Args:
-        marginal: counts, one axis per attribute of ``clique``.
-        clique: γ.
-        residual: τ ⊆ γ.
     """
     array = np.asarray(marginal, dtype=np.float64)
     for axis in range(len(clique) - 1, -1, -1):
@@ -390,8 +384,7 @@ def group_variance(model: ReferenceModel, attribute: int, codes: Sequence[int]) 
 def measured_variance(model: ReferenceModel, clique: Clique) -> Array:
     """Return the variance of the cells of a measured marginal (rows²; Fuentes et al., Prop. 4.4).
 
-    Returns:
-        One axis per attribute, of length 1 if cells along it are equal: always, without levels.
+    An axis has length 1 if cells along it are equal: always, without levels.
     """
     domain = model.domain
     columns = domain.columns(clique)

@@ -229,13 +229,12 @@ def commands_page() -> str:
             f"`{row[0].strip('`').split()[0].strip(',')}`" for row in rows[name] if row in shared
         )
         parts += [f"## {name}", paragraphs(command.help)]
-        if arguments:
-            given = [(f"`{a.metavar}`", f"{a.help}{needed(a)}") for a in arguments]
-            parts.append(table(["argument", "meaning"], given))
-        if options:
-            parts.append(table(["option", "meaning"], options))
+        given = [(f"`{a.metavar}`", f"{a.help}{needed(a)}") for a in arguments]
+        if given or options:
+            head = " or ".join(["argument"] * bool(given) + ["option"] * bool(options))
+            parts.append(table([head, "meaning"], [*given, *options]))
         if also:
-            parts.append(fill(f"Also: {also}.", 100, break_on_hyphens=False))
+            parts.append(fill(f"Also: {also}.", 120, break_on_hyphens=False))
     return "\n\n".join(parts) + "\n"
 
 
@@ -274,7 +273,7 @@ def needed(parameter: Any) -> str:
 def paragraphs(text: str | None) -> str:
     """Return the paragraphs of a docstring, wrapped."""
     blocks = (text or "").strip().split("\n\n")
-    return "\n\n".join(fill(" ".join(block.split()), 100) for block in blocks)
+    return "\n\n".join(fill(" ".join(block.split()), 120) for block in blocks)
 
 
 def table(names: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -114,10 +114,8 @@ def state_answers(
 ) -> AnswersManifest:
     """Return the statement of a finished batch.
 
-    (ε, δ) follows from Gaussian DP, or from zCDP if bins or values were learnt.
-
-    Raises:
-        ValueError: If the charges exceed the target, or do not imply its (ε, δ).
+    (ε, δ) follows from Gaussian DP, or from zCDP if bins or values were learnt. ValueError is
+    raised if the charges exceed the target, or do not imply its (ε, δ).
     """
     return AnswersManifest(
         **derive_fields(events, schema, ANSWERS, stamp, target.unit, target.loss),

@@ -77,11 +77,7 @@ def measure(
     measurements: Sequence[StrategyMeasurement],
     units: Sequence[int],
 ) -> list[Array]:
-    """Release measurements of a plan; all are charged or none.
-
-    Returns:
-        Noisy answers to each integer strategy, one axis for each of its factors.
-    """
+    """Release noisy answers to integer strategies, one axis per factor; all are charged or none."""
     queries = [_query(domain, each) for each in measurements]
     made = map(Measurement.costing, queries, counts, units)
     return mechanisms.measure([each.finely(MAX_ROWS) for each in made])
@@ -113,12 +109,10 @@ LEAST_UNITS = 2**12
 
 @dataclass(frozen=True, eq=False)
 class SetAnswers:
-    """Answers to the queries on one set of attributes.
+    """Answers to the queries on one set of attributes of a part of the workload.
 
     Attributes:
-        part: The part of the workload.
-        index: The attribute set in the part.
-        clique: The attributes of the set.
+        index: The position of the set in the part.
         queries: A product of families, or one joint family, in the order of the answers.
         estimates: Unbiased noisy answers (rows), of shape (m,).
         variances: Their variances (rows²), of shape (m,).
@@ -138,9 +132,7 @@ def answer_sets(
     """Spend all ``units`` and yield the answers of every attribute set of every part, in order.
 
     The strategies must be on the grid. The caller's thread measures; another computes answers.
-
-    Raises:
-        InputError: If the budget is too small for the measurements; nothing is spent.
+    InputError is raised, and nothing spent, if the budget is too small for the measurements.
     """
     costs = divide_units(mechanism, units)
     parts = mechanism.workload.parts
@@ -204,11 +196,7 @@ def _groups(
 
 
 def divide_units(mechanism: Mechanism, units: int) -> list[int]:
-    """Return whole units for each measurement by its share; they add up to ``units``.
-
-    Raises:
-        InputError: If a share is below ``LEAST_UNITS``.
-    """
+    """Divide units by the shares of measurements; InputError if one is below ``LEAST_UNITS``."""
     count = mechanism.num_measurements
     shares = [mechanism.measurement(number).share for number in range(count)]
     if min(shares) * units < LEAST_UNITS:
@@ -349,9 +337,8 @@ def answer_batches(
 ) -> Iterator[pa.RecordBatch]:
     """Yield batches of at most ``BATCH_ROWS`` answers, with the memory of one batch.
 
-    Raises:
-        InputError: If the confidence is not between 0 and 1, or an answer has no finite variance
-            since its strategy is too ill-conditioned.
+    InputError is raised if the confidence is not between 0 and 1, or an answer has no finite
+    variance since its strategy is too ill-conditioned.
     """
     half_width = interval_factor(confidence)
     texts = QueryTexts(schema, formulas)
@@ -392,11 +379,7 @@ def _batch(gathered: list[_Part], half_width: float) -> pa.RecordBatch:
 
 
 def interval_factor(confidence: Any) -> float:
-    """Return half the width of an interval in standard errors, from the normal distribution.
-
-    Raises:
-        InputError: If the confidence is not a number between 0 and 1.
-    """
+    """Return half the width of a normal interval in standard errors; InputError outside (0, 1)."""
     chance = as_number(confidence)
     if chance is None or not 0 < chance < 1:
         raise InputError(

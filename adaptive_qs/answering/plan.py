@@ -54,7 +54,6 @@ class Forecast:
         memory_bytes: Peak memory of the process without the private table.
         strategy_bytes: The part of it for the matrices of strategies.
         seconds: Time to measure and answer, without reading the table and writing the answers.
-        noise_draws: Number of integer noise values.
         largest_set: Number of queries of the largest attribute set.
     """
 
@@ -200,9 +199,7 @@ class Batch:
 
     Attributes:
         workload: The queries, on any domain.
-        domain: The attributes.
         target: The budget, or what learning leaves of it.
-        limits: Limits of memory and threads.
         mechanism: A name of ``adaptive_qs.strategy.MECHANISMS``.
         gap: Relative excess of the squared error over its lower bound at which solvers stop.
         progress: Called with the phase "plan", the steps done and the total of steps.

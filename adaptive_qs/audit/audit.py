@@ -80,11 +80,7 @@ def least_memory(plan: Callable[[int], Any], most: int) -> int:
 
 
 class _Planned:
-    """A run that spends a budget on a table, checked without rows.
-
-    Attributes:
-        checked: The checked run.
-    """
+    """A run that spends a budget on a table, checked without rows."""
 
     checked: CheckedRun[Any]
 
@@ -105,12 +101,7 @@ class _Planned:
 
 @dataclass(frozen=True)
 class Synthesis(_Planned):
-    """A run of `Synthesizer.fit`; it publishes a release bundle and tables sampled from it.
-
-    Attributes:
-        schema: the public description of one table or of a set.
-        options: the options of the run, with its memory ceiling.
-    """
+    """A run of `Synthesizer.fit`; it publishes a release bundle and tables sampled from it."""
 
     schema: TableSet
     options: SynthesizeOptions
@@ -123,9 +114,8 @@ class Synthesis(_Planned):
     ) -> Self:
         """Plan a run on the marginals that contain the queries; options are those of the run.
 
-        Raises:
-            InputError: the queries do not fit the schema, or the budget is too small to learn from.
-            ResourceExceeded: the workload does not fit the memory.
+        InputError is raised if the queries do not fit the schema, or the budget is too small to
+        learn from; ResourceExceeded if the workload does not fit the memory.
         """
         own = SynthesizeOptions(rho=rho, workload=queries, **_run_options(options))
         described = schema if isinstance(schema, TableSet) else TableSet.of_one(schema)
@@ -135,11 +125,7 @@ class Synthesis(_Planned):
 
     @cached_property
     def checked(self) -> CheckedRun[Tables]:  # type: ignore[override]
-        """The checked run.
-
-        Raises:
-            ResourceExceeded: the workload does not fit the memory, or only without some marginals.
-        """
+        """The checked run; ResourceExceeded if the whole workload does not fit the memory."""
         checked = check_tables(self.schema, self.options)
         if dropped := list_dropped(checked):
             raise ResourceExceeded(dropped[0])
@@ -164,11 +150,7 @@ class Synthesis(_Planned):
     ) -> Mapping[str, bytes]:
         """Spend the budget on a table or a set, and return every byte that leaves, by name.
 
-        Args:
-            source: the rows; those of the tables of a set by name.
-            mechanisms: all draws pass it.
-            folder: for the files.
-            sampled: whether to publish sampled tables as well, which is slow.
+        Sampled tables, which are slow, are published as well if ``sampled``.
         """
         if isinstance(source, CodedTable):
             root = self.checked.root
@@ -193,13 +175,7 @@ class Synthesis(_Planned):
 
 @dataclass(frozen=True)
 class Batch(_Planned):
-    """A run of `answer`; it publishes answers with their errors and intervals, and the statement.
-
-    Attributes:
-        schema: the public description of the columns.
-        queries: the workload.
-        options: the options of the run, with its memory ceiling.
-    """
+    """A run of `answer`; it publishes answers with errors and intervals, and the statement."""
 
     schema: Schema
     queries: QuerySource
@@ -213,10 +189,8 @@ class Batch(_Planned):
     ) -> Self:
         """Plan a batch with the chosen mechanism; options are those of the run.
 
-        Raises:
-            InputError: the mechanism is unknown, cannot answer such queries, or they do not fit
-                the schema.
-            ResourceExceeded: a strategy takes too much memory.
+        InputError is raised if the mechanism is unknown, cannot answer such queries, or they do not
+        fit the schema; ResourceExceeded if a strategy takes too much memory.
         """
         own = AnswerOptions(rho=rho, mechanism=choice, **_run_options(options))
         batch = cls(schema, queries, own)
@@ -303,7 +277,7 @@ def audit(
         rhos: budgets (zCDP) at which each pair is run.
         progress: called with the pairs done and in all.
         sample_every: every such pair has sampled tables compared too.
-        mechanism: the mechanism that answers.
+        mechanism: answers the queries.
         options: of both runs, as for :class:`~adaptive_qs.Synthesizer`.
 
     Raises:

@@ -52,8 +52,6 @@ class Released:
     """The content of a released file.
 
     Attributes:
-        path: the file.
-        statement: its privacy statement.
         digests: SHA-256 of its parts, by the names in the ledger.
         charges: the charges that it lists, one by one or counted by their parameters.
         faults: contradictions between its parts.
@@ -72,9 +70,8 @@ class Released:
     def recovered(self, identity: str) -> Recovered:
         """Return what a ledger that lacks the release has to record.
 
-        Raises:
-            InputError: it was made without a ledger or with another one, contradicts itself, or is
-                one table of a set, whose statement does not contain the cost of the others.
+        InputError is raised if it was made without a ledger or with another one, contradicts
+        itself, or is one table of a set, whose statement does not contain the cost of the others.
         """
         place = self._place("count what it cost with --rho")
         if place.ledger != identity:
@@ -99,8 +96,7 @@ class Released:
     def check(self, book: LedgerBook) -> None:
         """Compare the file with the run of a ledger that its statement names.
 
-        Raises:
-            InputError: it was made without a ledger, or a part differs; the message names the part.
+        InputError names the part that differs, or is raised if the file was made without a ledger.
         """
         place = self._place("nothing to compare")
         lost = book.recovered(place)
@@ -207,8 +203,8 @@ def _members(
 ) -> tuple[dict[str, str], list[str], dict[str, Any]]:
     """Compare the members of a bundle with what they follow from.
 
-    Returns:
-        SHA-256 of the members that a program reads, contradictions, and the members as written.
+    Return the SHA-256 of the members that a program reads, contradictions, and the members as
+    written.
     """
     digests = {name: archive.sha256(name) for name in MEMBERS}
     faults = []

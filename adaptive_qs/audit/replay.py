@@ -20,11 +20,7 @@ Job = Callable[[Mechanisms], Mapping[str, bytes]]
 
 
 class Diverged(Exception):
-    """A replayed run requested another event than the recorded run.
-
-    Attributes:
-        event: the event that was requested.
-    """
+    """A replayed run requested another event than the recorded run."""
 
     def __init__(self, event: Event) -> None:
         super().__init__("the run on the neighbour took another course")
@@ -32,11 +28,7 @@ class Diverged(Exception):
 
 
 class Recorder(Mechanisms):
-    """Mechanisms that charge and draw as usual, and keep every call.
-
-    Attributes:
-        calls: one for each draw, in order, with its private inputs.
-    """
+    """Mechanisms that charge and draw as usual, and keep every draw with its private inputs."""
 
     def __init__(self, ledger: Ledger, entropy: EntropySource) -> None:
         self.calls: list[PrimitiveCall] = []
@@ -70,7 +62,6 @@ class Run:
     """The course of one run, private inputs included.
 
     Attributes:
-        calls: every draw.
         charged: every event in the ledger.
         artefacts: what the run publishes, by name.
         stopped_at: label of the event at which a replay left the recorded course.
@@ -85,14 +76,10 @@ class Run:
 
 
 def record(job: Job, ledger: Ledger, entropy: EntropySource, known: Run | None = None) -> Run:
-    """Run a job and keep all that it drew.
+    """Run a job on an unspent ledger, and keep all that it drew.
 
-    Args:
-        job: the code under audit.
-        ledger: an unspent ledger.
-        entropy: the source of the noise.
-        known: a run of the job on a neighbouring table. Its outputs are returned again, nothing is
-            drawn, and an error is a finding.
+    If a run of the job on a neighbouring table is known, its outputs are returned again, nothing is
+    drawn, and an error is a finding.
     """
     if known is None:
         mechanisms = Recorder(ledger, entropy)
@@ -135,8 +122,6 @@ class AuditReport:
     """The result of an audit; nothing in it is private.
 
     Attributes:
-        pairs: number of pairs of neighbouring tables.
-        runs: number of runs that were replayed.
         draws: number of noisy releases and selections that were compared.
         moved: number of draws whose private inputs differed between the neighbours.
         made: number of comparisons by check.

@@ -175,10 +175,7 @@ def _polars(rows: Rows, types: Types, folder: Path) -> Any:
 
 
 def _excel(rows: Rows, types: Types, folder: Path) -> Path:
-    """Write typed cells to a workbook.
-
-    A row of missing values has texts in their place: a row without any value does not count.
-    """
+    """Write typed cells to a workbook; rows of missing values, which do not count, get texts."""
     from openpyxl import Workbook
 
     book, path = Workbook(write_only=True), folder / "rows.xlsx"
@@ -299,11 +296,8 @@ class Pair:
 def neighbour_pairs(schema: Schema, folder: Path, rng: np.random.Generator) -> Iterator[Pair]:
     """Yield tables that differ by a row, without end: every kind of table with every kind of row.
 
-    Args:
-        schema: the tables follow it; no bins or values are open. If it accepts unknown or missing
-            values, rows have some.
-        folder: for temporary files of generated rows.
-        rng: decides the rows, and which of the two tables comes first.
+    No bins or values of the schema are open. If it accepts unknown or missing values, rows have
+    some. The generator also decides which of the two tables comes first.
     """
     sizes = schema.domain().sizes
     rounds = 0
@@ -419,15 +413,9 @@ def set_pairs(
     """Yield a name and the tables of two sets that differ by a root row with everything below it.
 
     Rows have from none to many more rows below them than count, on every level; so has the root row
-    that only one side has. What is odd about its rows (the rarest values, missing ones, values
-    outside the schema) changes from pair to pair. The last cells of a row are the values of
-    ``schema.key_columns``.
-
-    Args:
-        schema: the tables follow it.
-        replace: whether the other side has another root row in the place of the one that differs.
-        folder: for temporary files.
-        rng: decides everything.
+    that only one side has, or if ``replace``, that differs. What is odd about its rows (the rarest
+    values, missing ones, values outside the schema) changes from pair to pair. The last cells of a
+    row are the values of ``schema.key_columns``.
     """
     each = {
         name: islice(neighbour_pairs(schema.tables[name], folder, rng), 3 * place, None)

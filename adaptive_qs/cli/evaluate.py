@@ -194,8 +194,7 @@ def _compare(private: Path, synthetic: Path, options: Options, clock: PhaseClock
 def _describe_released(true: Path, synthetic: Path, release: Path | None) -> str | None:
     """Return a limitation if a privacy statement lies next to the true table.
 
-    Raises:
-        InputError: none is known of the synthetic table, so that the two seem to be swapped.
+    InputError is raised if none is known of the synthetic table: the two seem to be swapped.
     """
     from adaptive_qs.release.bundle import manifest_path
 

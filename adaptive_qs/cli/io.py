@@ -439,8 +439,7 @@ def _blocks(stream: IO[bytes]) -> Iterator[bytes]:
 def receipt(kept: Callable[[], SpentNote | None]) -> Iterator[dict[str, Path]]:
     """Add to any error what the budget bought: the block notes its "release" and its "table" here.
 
-    Args:
-        kept: gives the note that a ledger holds what was paid for, while one does.
+    ``kept`` returns the note that a ledger holds what was paid for, while one does.
     """
     files: dict[str, Path] = {}
     try:

@@ -173,11 +173,7 @@ class LedgerOptions:
 
     @property
     def path(self) -> Path:
-        """Its file.
-
-        Raises:
-            InputError: it was not given.
-        """
+        """The file of the ledger; InputError if it was not given."""
         if self.ledger is None:
             raise InputError("No ledger is set. Use --ledger FILE.")
         return self.ledger

@@ -28,9 +28,6 @@ class Written(NamedTuple):
     """A synthetic table that was written.
 
     Attributes:
-        rows: Its number of rows.
-        columns: Its number of columns.
-        out: Its file.
         contradictions: Cells in which it contradicts the release.
         share: Of all rows of the model, those that meet the condition.
     """
@@ -59,7 +56,6 @@ class Outputs:
         out: A file, or a folder or a database for all tables of a set; None for no tables.
         tables: The path by which each table is known, by name: its sidecar is named after it. A
             table in a database has the path FILE.NAME.
-        release: The release bundle; None for none.
         in_database: Whether all tables of a set go to one file.
     """
 
@@ -72,8 +68,8 @@ class Outputs:
     def of(cls, out: Path | None, schema: TableSet, release: Path | None = None) -> Self:
         """Return the outputs of a command.
 
-        Raises:
-            InputError: A set would go to a file that holds one table, or to standard output.
+        InputError is raised if a set would go to a file that holds one table, or to standard
+        output.
         """
         if out is None:
             return cls(None, {}, release)
@@ -111,10 +107,7 @@ class Outputs:
     def check(self, table_force: bool, release_force: bool, schema: TableSet) -> None:
         """Refuse files that cannot or may not be written, or cannot hold the tables.
 
-        Args:
-            table_force: Whether tables replace files.
-            release_force: Whether the release does.
-            schema: The schema of the tables.
+        Tables or the release replace files if ``table_force`` or ``release_force``.
         """
         from adaptive_qs.release.bundle import manifest_path
         from adaptive_qs.table.files import check_writable
@@ -146,11 +139,9 @@ class Outputs:
     ) -> dict[str, Written]:  # fmt: skip
         """Write the tables of a sample as they are drawn, each with its stamp and its sidecar.
 
-        A sidecar has the parameters that draw the table again, the SHA-256 of its file, and every
-        charge of the table. A table on standard output is CSV, without these.
-
-        The root comes first. ``requested`` has the seed and other parameters of the sample,
-        ``formulas`` says which texts are escaped in CSV. Return the written tables, by name.
+        A sidecar has the parameters that draw the table again (``requested``), the SHA-256 of its
+        file, and every charge of the table. A table on standard output is CSV, without these. The
+        tables are drawn root first. Return them by name.
         """
         from adaptive_qs.table.write import CSV, table_format, write_pages, write_set, write_table
 

@@ -195,9 +195,7 @@ SERVED = "each set of attributes is also requested together with it"
 def describe_cells(plan: BatchPlan, rows: int | None) -> dict[str, Any]:
     """Return fields on the cells of the marginals over a workload's sets of attributes.
 
-    Args:
-        plan: The plan.
-        rows: The public number of rows; None if it is not known.
+    The number of rows is the public one; None if it is not known.
     """
     import numpy as np
 

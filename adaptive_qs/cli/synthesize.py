@@ -41,15 +41,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Outcome:
-    """A finished run.
+    """A finished run: files read and written, the release, and the tables by name.
 
-    Attributes:
-        data, schema: The files that were read.
-        outputs: The files that were written.
-        release: The release.
-        seconds: Seconds per phase.
-        closed: The run in its ledger, if there is one.
-        written: The tables that were written, by name.
+    ``seconds`` are by phase. ``closed`` is the run in its ledger, if there is one.
     """
 
     data: Path

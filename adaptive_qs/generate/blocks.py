@@ -37,7 +37,6 @@ class _Node:
     """An attribute in the tree of its block.
 
     Attributes:
-        attribute: the attribute.
         parent: the number of the node above; -1 for a root.
         place: where its values begin in the buffers.
         allowed: the values allowed with each value of the parent: shape (parent size or 1, size).
@@ -203,10 +202,7 @@ class BlockMoves(ModelMoves):
         self._workers = workers
 
     def __call__(self, rows: Rows, key: int, thorough: bool = False) -> None:
-        """Propose new blocks in a part of the rows, or in all if ``thorough``, in place.
-
-        ``key`` seeds the random numbers.
-        """
+        """Propose new blocks in a part of the rows, or in all if ``thorough``, in place."""
         factors, adjacency = self._model.factors, self._model.adjacency
         trees, seed = self._trees, np.uint64(key)
         if thorough:

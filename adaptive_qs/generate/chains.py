@@ -61,7 +61,6 @@ class Chains:
         model: the distribution; its weights can change between moves.
         proposals: moves of whole branches of attributes.
         rows: the state, shape (rows, attributes).
-        rng: randomness of the moves.
         coarse: converts states to rows of codes.
         pairs: moves of pairs of attributes that have to change together.
         blocks: moves of larger sets of such attributes.
@@ -122,17 +121,14 @@ class Chains:
         return chains
 
     def within(self, chances: Chances, num_rows: int) -> tuple[Chains, float]:
-        """Return chains of a random subset of the rows, and the share of these among all rows.
+        """Return chains of a random subset of ``num_rows``, and the share of these among all rows.
 
         A sequential Monte Carlo sampler (Del Moral, Doucet and Jasra 2006), one attribute after the
         other: rows are weighted by the probability that their value is kept, resampled, get a kept
         value, and move as the rows of the subset so far do. A rare value takes no longer than a
-        frequent one; the mean weights multiply to the share.
-
-        Args:
-            chances: by attribute, the probability to keep a row with each value: shape (n_i,).
-                Codes of these attributes were kept apart when the model was fitted.
-            num_rows: rows of a state.
+        frequent one; the mean weights multiply to the share. ``chances`` has, by attribute, the
+        probability to keep a row with each value: shape (n_i,). Codes of these attributes were kept
+        apart when the model was fitted.
         """
         chains, share = self, 1.0
         taken: dict[int, NDArray[np.float64]] = {}
@@ -217,10 +213,7 @@ def compute_ratio(
     exponent: float,
     shared: SharedSteps | None,
 ) -> NDArray[np.float64]:
-    """Return the factor of a clique's weights: (desired / counted) ** exponent.
-
-    Attributes of a block share a step.
-    """
+    """Return (desired / counted) ** exponent for a clique; attributes of a block share a step."""
     if shared is None:
         return (desired / counted) ** exponent
     return np.exp(exponent * shared.log_ratio(clique, desired, counted))
@@ -230,8 +223,7 @@ def compute_ratio(
 class WeightUpdater:
     """Moves the weights of a model towards targets, by steps that do not overshoot.
 
-    Attributes:
-        pace: length of the next step, as a part of that in the settings.
+    ``pace`` is the length of the next step, as a part of that in the settings.
     """
 
     model: LogLinearModel
@@ -311,16 +303,9 @@ def fit_weights(
 ) -> list[Array]:
     """Move the weights until the rows match the targets as closely as the noise warrants.
 
-    Args:
-        chains: the model, whose weights are moved in place, and the rows that follow it.
-        targets: marginals of as many rows: cliques of the model and single attributes.
-        watched: cliques whose mean marginals are returned.
-        settings: how the weights follow the targets.
-        workers: threads; the result does not depend on it.
-        progress: called after each step of the settings.
-
-    Returns:
-        For each watched clique its mean marginal over the last sweeps (rows).
+    The weights of the model are moved in place, together with the rows. Targets are marginals of as
+    many rows: cliques of the model and single attributes. Return for each watched clique its mean
+    marginal over the last sweeps (rows). Progress is reported after each step of the settings.
     """
     domain, every = chains.model.domain, chains.rows
     sums = [np.zeros(domain.shape(c)) for c in watched]
@@ -430,10 +415,7 @@ def fill_rows(
     given: Clique,
     carried: CarriedAttributes,
 ) -> None:
-    """Draw rows from a tree, in place, outside of all zeros.
-
-    The given attributes, which no zero contains, stay as they are.
-    """
+    """Draw rows from a tree, in place, outside of all zeros, which contain no given attribute."""
     kept = rows[:, given].copy()
     fill_from_tree(rows, tree, counts, rng)
     carried.fill(rows)

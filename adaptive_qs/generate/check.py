@@ -74,12 +74,8 @@ class Gap:
 class _Known(NamedTuple):
     """What released values say of a marginal: arrays shaped like it (rows).
 
-    Attributes:
-        allowed: cells that can have rows; None for all.
-        measured: measured counts.
-        projected: their projection.
-        low: lower ends of the intervals for counts.
-        high: upper ends.
+    Cells that are not ``allowed`` have no rows. The measured counts, their projection, and the ends
+    of the intervals for counts are known.
     """
 
     allowed: NDArray[np.bool_] | None
@@ -131,12 +127,8 @@ class Check:
     def repaired(self, rows: Rows, page: int, seed: int) -> tuple[Rows, list[Gap]]:
         """Repair counts that deviate more than chance allows; return the rows and what remains.
 
-        Each row keeps its selected and given attributes.
-
-        Args:
-            rows: codes of a page of a table, shape (rows, attributes).
-            page: its number, from 1.
-            seed: of the order in which rows are dropped and repeated.
+        The rows are codes of a page of a table, numbered from 1. Each keeps its selected and given
+        attributes. The seed decides the order in which rows are dropped and repeated.
         """
         gaps, weights, found = self.gaps(rows, page), np.ones(len(rows)), rows
         fixed = rows[:, sorted(self._fixed)]
@@ -179,10 +171,7 @@ class Check:
     def _compare(
         self, rows: Rows, clique: Clique, copies: Array | None = None
     ) -> tuple[Array, Array, Array, Array]:
-        """Return gaps, measured and drawn counts, and the nearest ones that chance allows.
-
-        ``copies`` are the weights of the rows.
-        """
+        """Return gaps, measured and (weighted) drawn counts, and the nearest that chance allows."""
         model, columns = self._model, self.domain.columns(clique)
         known = self._known.get(clique) or self._find(clique)
         own = tuple(axis for axis, i in enumerate(columns) if i not in self._fixed)
@@ -274,17 +263,7 @@ def _pick_alike(fixed: Rows, weights: Array, rng: np.random.Generator) -> NDArra
 
 
 class CheckedPages:
-    """Pages of a table that are checked and repaired as they are drawn.
-
-    Args:
-        pages: the pages, drawn on request.
-        check: the marginals that they are compared with.
-        seed: of the repair.
-
-    Attributes:
-        check: as given.
-        gaps: the worst remaining gap of each marginal in the pages so far.
-    """
+    """Pages of a table, checked and repaired as drawn, with the worst remaining gap by marginal."""
 
     def __init__(self, pages: Iterable[Rows], check: Check, seed: int) -> None:
         self.check = check

@@ -49,8 +49,7 @@ class Halves:
     def covariances(self, held: ResidualEstimate) -> tuple[Array, float]:
         """Return the covariances of signs, zero unless measured, and the variance of their noise.
 
-        Args:
-            held: by pair, the noisy sum of the products of signs over the rows.
+        ``held`` has, by pair, the noisy sum of the products of signs over the rows.
         """
         found, place = np.zeros((len(self.signs),) * 2), {i: k for k, i in enumerate(self.signs)}
         for (i, j), value in zip(self._pairs, held.values.tolist()):
@@ -59,10 +58,7 @@ class Halves:
         return found, 1 / (held.precision * self._total**2)
 
     def ratios(self, held: ResidualEstimate) -> dict[Clique, Array]:
-        """Return the joint shares of the codes of each pair over the products of their shares.
-
-        Codes off the scale are independent.
-        """
+        """Return each pair's joint shares over products of single ones; 1 for codes off scale."""
         noisy, variance = self.covariances(held)
         squares = max(float((noisy**2).sum()) / (2 * len(self._pairs)), 1e-12)
         shrunk = noisy * max(1 - variance / squares, 0.0)

@@ -84,8 +84,7 @@ class Joint:
     def _split_axes(self, clique: Clique) -> tuple[list[int], tuple[int, ...]]:
         """Merge neighbouring attributes into runs that are all inside a clique or all outside.
 
-        Returns:
-            The number of cells of each run, and the positions of the runs outside.
+        Return the number of cells of each run, and the positions of the runs outside.
         """
         runs = [(k in clique, i) for k, i in enumerate(self.domain.sizes)]
         grouped = [
@@ -134,10 +133,7 @@ def _count_inside(cliques: Iterable[Clique], block: Clique) -> int:
 class Residuals:
     """The measured residuals of a joint distribution as one linear map R.
 
-    Args:
-        joint: the cells.
-        model: their estimates.
-        measured: cliques that were measured; their residuals and those of single attributes count.
+    Residuals of the measured cliques and of single attributes count.
 
     Attributes:
         values: z, all residuals one after the other (rows).
@@ -211,7 +207,6 @@ class ExactFit:
     """A fitted distribution.
 
     Attributes:
-        joint: the cells.
         probabilities: p, one for each cell in natural order.
         prior_weight: κ of the last order.
         misfit: Σ λ_τ ‖z_τ − n R_τ p‖²; noise alone makes ``degrees`` on average.
@@ -236,12 +231,8 @@ def fit_exactly(
 ) -> ExactFit:
     """Fit the joint distribution that is most likely given the noise, near that of lower order.
 
-    Args:
-        model: the noisy estimates.
-        measured: cliques that were measured.
-        singles: one non-negative array per attribute: its counts without interactions (rows).
-        progress: called after each step, possibly fewer than planned.
-        zeros: cells without probability.
+    ``singles`` are the non-negative counts of each attribute, without interactions (rows). Progress
+    is reported after each step; there can be fewer than planned.
     """
     domain, total = model.domain, max(model.total, 1.0)
     joint = Joint(domain)
@@ -381,11 +372,9 @@ class ExactChains:
         return [self._fit.joint.marginal(counts, c).astype(np.float32) for c in cliques]
 
     def within(self, chances: Mapping[int, Array], num_rows: int) -> tuple[ExactChains, float]:
-        """Return chains of a random subset of the rows, and the share of these among all rows.
+        """Return chains of a random subset of ``num_rows``, and the share of these among all rows.
 
-        Args:
-            chances: by attribute, the probability to keep a row with each value: shape (n_i,).
-            num_rows: rows of a state.
+        ``chances`` has, by attribute, the probability to keep a row with each value: shape (n_i,).
         """
         domain = self._fit.joint.domain
         cells = self._fit.probabilities.reshape(domain.sizes)

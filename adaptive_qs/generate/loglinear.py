@@ -75,11 +75,8 @@ class CarriedAttributes:
     """Attributes that others determine, and the attributes that carry them.
 
     A model has no tables of carried attributes. Their weights are factors of the weights of the
-    attributes that carry them, so that both change together in every move.
-
-    Attributes:
-        domain: all attributes.
-        values: by carried attribute, the one that carries it and the value for each of its codes.
+    attributes that carry them, so that both change together in every move. ``values`` has, by
+    carried attribute, the one that carries it and the value for each of its codes.
     """
 
     domain: Domain
@@ -143,9 +140,6 @@ class LogLinearModel:
         shapes: how weights over groups spread to codes; by default codes of a group share a weight.
 
     Attributes:
-        factors: the weights.
-        carried: as given.
-        shapes: as given.
         adjacency: where the weights around each attribute lie in ``factors.packed``.
         wide: attributes of more than ``MOST_SWEPT`` values that interact; sweeps skip these.
     """
@@ -264,11 +258,10 @@ class LogLinearModel:
         return [self.carried.spread(weights, columns) for columns, weights in codes]
 
     def within(self, chances: Mapping[int, Array]) -> LogLinearModel:
-        """Return the model of a random subset of the rows.
+        """Return the model of a random subset of rows; sweeps draw no value of probability zero.
 
-        Args:
-            chances: by attribute, the probability to keep a row with each value: shape (n_i,),
-                not all zero. Sweeps never draw a value of probability zero.
+        ``chances`` has, by attribute, the probability to keep a row with each value: shape (n_i,),
+        not all zero.
         """
         found, factors = copy(self), self.factors
         found.factors = factors._replace(
@@ -292,13 +285,11 @@ class LogLinearModel:
     def given(
         self, rows: Rows, attribute: int, chance: Array, count: int, rng: np.random.Generator
     ) -> tuple[Rows, float]:
-        """Draw rows in which an attribute has a kept value, and the share of such rows.
+        """Draw ``count`` rows in which an attribute has a kept value, and the share of such rows.
 
         Each row is weighted by the probability that its value is kept. Rows are drawn by these
-        weights (systematic resampling), then the attribute is redrawn.
-
-        Returns:
-            The rows, shape (count, attributes), and the mean weight.
+        weights (systematic resampling), then the attribute is redrawn. The share is the mean
+        weight.
         """
         ((attribute, chance),) = self.carried.chances({attribute: chance}).items()
         size = self.domain.sizes[attribute]

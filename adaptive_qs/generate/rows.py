@@ -59,7 +59,6 @@ class SynthesisSettings:
     """Limits of the fit and the refinement.
 
     Attributes:
-        fit: how the weights follow the targets.
         fit_rows: rows of the chains, unless these would take more than ``most_steps``.
         least_rows: fewest rows of the chains, whatever steps these take.
         most_steps: most inner steps of all sweeps together.
@@ -90,12 +89,9 @@ def synthesize_rows(
     progress: PhaseProgress | None = None,
     zeros: Zeros = (),
 ) -> Iterator[Rows]:
-    """Yield rows whose marginals match the noisy ones.
+    """Yield pages of codes, shape (rows, attributes), whose marginals match the noisy ones.
 
     Arguments are those of :func:`fit_model`; ``progress`` also gets the phase.
-
-    Yields:
-        Pages of codes, shape (rows, attributes).
     """
     settings = settings or SynthesisSettings()
     fitting = progress and partial(progress, "fit")
@@ -263,7 +259,6 @@ class Page:
         proposals: later states of the same chains.
         share: share of the target marginals that the page should have.
         excess: counts above the targets, of all pages so far.
-        rng: orders of the proposals.
     """
 
     rows: Rows
@@ -274,11 +269,7 @@ class Page:
 
 
 class MarginalTracker:
-    """The marginals that a table is brought to.
-
-    Attributes:
-        adjacency: where the cells around each attribute lie in the array of an excess.
-    """
+    """The marginals that a table is brought to; ``adjacency`` locates cells in their excess."""
 
     def __init__(
         self, domain: Domain, cliques: Sequence[Clique], means: Sequence[Array], zeros: Zeros = ()

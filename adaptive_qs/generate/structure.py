@@ -31,14 +31,9 @@ MOST_CARRIED = 2**22
 class CoarseDomain:
     """The groups that a fit has to distinguish, and the way back to codes.
 
-    Args:
-        domain: the attributes, with their levels.
-        cliques: measured cliques of several attributes, at their levels.
-        singles: counts of each attribute's codes (rows).
-        kept: attributes whose codes are kept apart in any case.
-
-    Attributes:
-        domain: the attributes with these groups as codes, and the levels above them.
+    The measured cliques are at their levels, ``singles`` are counts of each attribute's codes
+    (rows). The codes of ``kept`` attributes are kept apart in any case. Attribute ``domain`` has
+    these groups as codes, and the levels above them.
     """
 
     def __init__(
@@ -145,12 +140,8 @@ def find_carried(
 ) -> CarriedAttributes:
     """Find the attributes that another one determines by zeros, and which one carries each.
 
-    Args:
-        domain: the attributes.
-        cliques: the cliques whose tables the model has. An attribute whose tables would have more
-            than ``MOST_CARRIED`` cells is not carried.
-        zeros: structural zeros.
-        given: attributes whose values are given; they are not carried.
+    An attribute whose tables in a model of these cliques would have more than ``MOST_CARRIED``
+    cells is not carried, and neither are attributes whose values are given.
     """
     every = [*cliques, *(zero.clique for zero in zeros)]
     found = CarriedAttributes(domain, {})
@@ -193,7 +184,6 @@ class Component:
     """Attributes that zeros tie together, directly or through each other.
 
     Attributes:
-        clique: the attributes.
         classes: by attribute, the class of each value. The zeros allow the same values of other
             attributes for all values of a class.
         patterns: the allowed combinations of classes, shape (patterns, attributes); None if there

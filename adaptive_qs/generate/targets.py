@@ -20,12 +20,9 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Target:
-    """A marginal to match.
+    """A marginal to match: non-negative counts that sum to the number of rows, shaped like it.
 
-    Attributes:
-        clique: γ.
-        counts: non-negative counts that sum to the number of rows; shaped like the marginal.
-        noise_std: standard deviation of the noise in one cell (rows).
+    ``noise_std`` is the standard deviation of the noise in one cell (rows).
     """
 
     clique: Clique
@@ -48,12 +45,7 @@ def make_target(
     """Project a marginal onto the non-negative tables of the model's total.
 
     The Euclidean projection adds no mass, as clipping at zero would. The noise is that of the
-    measured residuals; an unmeasured one adds none.
-
-    Args:
-        model: the noisy estimates.
-        clique: γ.
-        allowed: cells that can have counts; by default all.
+    measured residuals; an unmeasured one adds none. Only ``allowed`` cells can have counts.
     """
     measured = ((tau, model.precision(tau)) for tau in model.domain.below(clique))
     variance = math.fsum(

@@ -31,11 +31,9 @@ from adaptive_qs.machine import njit
 
 @dataclass(frozen=True)
 class Node:
-    """An attribute of a tree.
+    """An attribute of a tree, by its position in the domain, and its parent (None for a root).
 
     Attributes:
-        attribute: its position in the domain.
-        parent: the attribute above it; None for a root.
         end: the node's branch is ``nodes[its own position : end]``.
         table: non-negative joint counts, shape (parent size, size); (1, size) for a root.
         source: the target that contains the pair; None for a root.
@@ -58,13 +56,9 @@ def dependence_tree(
 ) -> tuple[Node, ...]:
     """Return the maximum spanning forest of the measured pairs, every branch contiguous.
 
-    Args:
-        domain: the attributes.
-        targets: measured cliques of two or more attributes.
-        singles: counts of each attribute (rows).
-        given: attributes that rows have already: branches start at them.
-        carried: attributes that others carry; they are no nodes.
-        shapes: how weights over groups spread to codes.
+    The targets are measured cliques of two or more attributes, ``singles`` counts of each attribute
+    (rows). Branches start at given attributes, which rows have already. Carried attributes are no
+    nodes. Weights over groups spread to codes by ``shapes``.
     """
     pairs = pair_marginals(domain, targets, singles, carried, shapes)
     weights = {pair: mutual_information(joint) for pair, (_, joint) in pairs.items()}
@@ -232,11 +226,7 @@ MIX = 0.02
 
 
 class TreeMoves(ModelMoves):
-    """Proposals from a tree for a model.
-
-    Attributes:
-        nodes: the tree.
-    """
+    """Proposals from a tree for a model."""
 
     def __init__(
         self,

@@ -45,11 +45,9 @@ def smooth_counts(
 ) -> tuple[Array, Array]:
     """Return mean and variance of the count of each code (rows; rows²), given noisy ones.
 
-    Args:
-        noisy: unbiased estimates (rows), shape (codes,), with independent noise.
-        noise_std: its standard deviation (rows), positive.
-        total: sum of the counts (rows), positive.
-        beyond: number of codes at the end that are off the scale; they are left as they are.
+    The noisy counts are unbiased, with independent noise of this positive standard deviation
+    (rows). The total (rows) is positive. The last ``beyond`` codes are off the scale and left as
+    they are.
     """
     means, variances = noisy.copy(), np.full(noisy.size, noise_std**2)
     size = noisy.size - beyond

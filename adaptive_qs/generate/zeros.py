@@ -27,12 +27,7 @@ TRIES = 200
 
 @dataclass(frozen=True, eq=False)
 class Zero:
-    """Cells of a marginal that are empty in every table.
-
-    Attributes:
-        clique: its attributes.
-        allowed: true for the other cells; shaped like the marginal.
-    """
+    """Cells of a marginal that are empty in every table: those not ``allowed``, shaped like it."""
 
     clique: Clique
     allowed: Mask
@@ -199,10 +194,8 @@ def settle(rows: Rows, zeros: Zeros, singles: Sequence[Array], key: int) -> None
 
     A random walk: of a violated zero, a random attribute is redrawn from its own distribution among
     the values that the zero allows next to the others. A row that is still in a forbidden cell
-    after ``TRIES`` changes becomes a copy of a random row that is not.
-
-    Raises:
-        InputError: no row was found that is in no forbidden cell.
+    after ``TRIES`` changes becomes a copy of a random row that is not. InputError is raised if no
+    row was found that is in no forbidden cell.
     """
     if not zeros:
         return

@@ -55,10 +55,7 @@ class Texts(Sequence[str]):
 
 
 class TextCounter:
-    """Sums of counts of texts.
-
-    Blank texts and texts with a NUL character, which a schema cannot list, are not counted.
-    """
+    """Sums of counts of texts; those that a schema cannot list (blank or with NUL) do not count."""
 
     def __init__(self) -> None:
         self._merged = _table(pa.array([], pa.string()), np.zeros(0, np.int64))
@@ -111,9 +108,7 @@ Numbers = NDArray[Any]
 class Gathered:
     """Private values by column, without missing ones; never shown.
 
-    Attributes:
-        numbers: shape (rows with a value,), inside the declared ends.
-        texts: distinct texts in ascending order, and the rows with each.
+    Numbers are inside the declared ends, texts distinct, ascending and with the rows of each.
     """
 
     numbers: dict[str, Numbers] = field(default_factory=dict, repr=False)
@@ -130,8 +125,7 @@ def gather(
     """Return the private values to learn from; check that all other cells can be encoded.
 
     Every cell of the table fits the learnt schema: a run refuses cells before it has a budget.
-    The schema has open columns. ``check_rows`` is called with the number of rows so far, and raises
-    if there are too many.
+    ``check_rows`` is called with the number of rows so far, to raise if there are too many.
 
     Raises:
         DataError: If the table does not fit the schema, or is coded.

@@ -49,12 +49,9 @@ _DIGITS = (1, 2, 5)
 
 @dataclass(frozen=True)
 class Magnitudes:
-    """The part of the public grid between the declared ends of a column.
+    """The part of the public grid between the declared ends of a column, −∞ or ∞ if undeclared.
 
-    Attributes:
-        steps: the positive numbers of the grid, ascending.
-        low: declared smallest value, or −∞.
-        high: declared largest value, or ∞.
+    ``steps`` are the positive numbers of the grid, ascending.
     """
 
     steps: tuple[Number, ...]
@@ -150,15 +147,12 @@ Points = NDArray[np.int64] | NDArray[np.float64]
 def grid_points(column: NumberColumn, low: Number, high: Number) -> Points:
     """Return the ends of the cells [point, next point) that hold low .. high, ascending.
 
-    The points are multiples of a step {1, 2, 5}·10^e that makes at most ``UNIFORM_CELLS`` cells;
-    if that is coarser, also the numbers with two digits; and 0 with the unit of the column, so that
-    0 has a cell of its own. The unit is 1 for integers, 10^-decimals for numbers with decimals, and
+    The points are multiples of a step {1, 2, 5}·10^e that makes at most ``UNIFORM_CELLS`` cells; if
+    that is coarser, also the numbers with two digits; and 0 with the unit of the column, so that 0
+    has a cell of its own. The unit is 1 for integers, 10^-decimals for numbers with decimals, and
     twelve digits below the largest magnitude for others. So a range of few integers has a cell for
-    each.
-
-    Returns:
-        For integers the last point is high + 1. For numbers it is high, in the last cell; if low
-        and high are equal it is a unit more, half a unit for numbers with decimals.
+    each. For integers the last point is high + 1. For numbers it is high, in the last cell; if low
+    and high are equal it is a unit more, half a unit for numbers with decimals.
     """
     if column.whole:
         start, stop = int(low), int(high) + 1
@@ -201,12 +195,9 @@ def _unit_exponent(column: NumberColumn, low: Number, high: Number) -> int:
 
 
 def _inner(start: Fraction | int, stop: Fraction | int, least: int) -> list[int]:
-    """Return round numbers of units strictly between two ends, ascending.
+    """Return round numbers of units strictly between two ends (in units), ascending.
 
-    Args:
-        start: lower end, in units.
-        stop: upper end, in units.
-        least: exponent of the smallest step of two-digit numbers.
+    ``least`` is the exponent of the smallest step of two-digit numbers.
     """
     steps = (digit * 10**exponent for exponent in count() for digit in _DIGITS)
     step = next(step for step in steps if (stop - start) / step <= UNIFORM_CELLS)
@@ -309,10 +300,8 @@ def _quantiles(mass: Array, bins: int) -> Integers:
 class Tree:
     """The counts of all nodes of a tree over cells, as a linear map; public.
 
-    Attributes:
-        branching: b, children of each node.
-        height: h, levels below the root, which is not measured.
-        size: number of cells; further leaves are empty.
+    A node has ``branching`` (b) children. The ``height`` h is the number of levels below the root,
+    which is not measured. Leaves after the ``size`` cells are empty.
     """
 
     branching: int
@@ -409,11 +398,7 @@ def learn_ranges(
     mechanisms: Mechanisms,
     costs: Mapping[str, Cost],
 ) -> dict[str, NumberColumn]:
-    """Learn the bins of columns, and return the columns by name.
-
-    Raises:
-        BudgetExceeded: the ledger behind ``mechanisms`` holds less.
-    """
+    """Return columns by name with learnt bins; BudgetExceeded if the ledger has too little."""
     values = {name: PrivateValues(numbers[name], mechanisms.ledger) for name in numbers}
     bounds = {column.name: column.span for column in columns}
     units = {column.name: costs[column.name].rho_units for column in columns}
@@ -450,9 +435,7 @@ class _Grid:
     """The public cells between the ends of a column, and the tree over them.
 
     Attributes:
-        column: the column.
         points: ends of the cells.
-        tree: the tree over the cells.
         fixed: positions of points that are edges in any case: a found bound that is farther from
             the declared end than from the other bound.
     """

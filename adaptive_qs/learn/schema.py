@@ -47,14 +47,9 @@ def discovery_share(schema: Schema) -> Fraction:
 def preprocessing_cost(schema: Schema, budget: Cost, share: float = DEFAULT_SHARE) -> Cost:
     """Return the largest cost of learning the open columns of a schema.
 
-    Args:
-        schema: with or without private columns.
-        budget: of the whole run: ρ, computed from ε with the rest of δ, and the part of δ for
-            discovery.
-        share: part of ρ, above 0 and below 1.
-
-    Raises:
-        InputError: the share is out of range, or values are to be discovered with a δ of 0.
+    The budget is of the whole run: ρ, computed from ε with the rest of δ, and the part of δ for
+    discovery. The share is of ρ. InputError is raised if it is not between 0 and 1, or if values
+    are to be discovered with a δ of 0.
     """
     part = Fraction(learning_share(share))
     if not schema.open_columns:
@@ -75,13 +70,10 @@ class ColumnCosts:
 
 
 def column_costs(schema: Schema, cost: Cost) -> ColumnCosts:
-    """Divide the cost of learning among the open columns.
+    """Divide the cost of learning among the open columns; raise InputError for an empty share.
 
     Bins and values have equal shares of ρ, ``BINS_WEIGHT`` times those of frequent values. Columns
     with private values have equal shares of δ.
-
-    Raises:
-        InputError: a share would be empty.
     """
     columns = [c for c in schema.columns if c.is_unlearnt]
     heaped = [c.name for c in schema.columns if c.counts_heaps]
@@ -185,13 +177,10 @@ FALSE = 0.01
 
 @dataclass(frozen=True)
 class _Histograms:
-    """The public description of what is counted of one column.
+    """The public description of what is counted of one column with known bins.
 
-    Attributes:
-        column: the column, with known bins.
-        first: the first point of its range.
-        points: how many points, or declared heaps, are counted one by one; 0 for none.
-        moduli: the moduli of its endings, each a divisor of the next; empty for none.
+    The first ``points`` values of its range, or as many declared heaps, are counted one by one. The
+    ``moduli`` belong to its endings, each a divisor of the next.
     """
 
     column: RangeColumn
@@ -262,15 +251,11 @@ def threshold(cells: int, noise_std: float) -> float:
 def find_endings(
     noisy: NDArray[Any], moduli: tuple[int, ...], noise_std: float
 ) -> tuple[Ending, ...]:
-    """Find endings with more rows than an equal share of the next coarser ending.
+    """Return endings with more rows than an equal share of the next coarser one, the finest first.
 
-    Args:
-        noisy: rows on every remainder of the last modulus.
-        moduli: each a divisor of the next.
-        noise_std: standard deviation of the noise of one count (rows).
-
-    Returns:
-        The endings that stand out of the noise, at most ``MOST_ENDINGS``, the finest first.
+    They stand out of the noise, whose standard deviation is that of one count (rows), and are at
+    most ``MOST_ENDINGS``. ``noisy`` are rows on every remainder of the last modulus. Each modulus
+    is a divisor of the next.
     """
     if not moduli:
         return ()
@@ -300,8 +285,7 @@ def learn_heaps(
 ) -> dict[str, RangeColumn]:
     """Measure how many rows have frequent values, and return the columns with these, by name.
 
-    Raises:
-        BudgetExceeded: the ledger behind ``mechanisms`` holds less.
+    BudgetExceeded is raised if the ledger behind ``mechanisms`` has less than the costs.
     """
     histograms = [_Histograms.from_column(column) for column in columns]
     measurements = []

@@ -69,10 +69,7 @@ KEY_BYTES = 32
 
 
 def keyed_hash(ledger: str | Path, chunks: Iterable[bytes], make: bool = True) -> str:
-    """Return the HMAC-SHA256 of bytes under the key of the ledger.
-
-    LedgerError is raised if the key is missing, or cannot be read or created.
-    """
+    """Return the HMAC-SHA256 of bytes under the ledger's key; LedgerError without a usable key."""
     path = key_path(ledger)
     if not make and not path.exists():
         raise LedgerError(

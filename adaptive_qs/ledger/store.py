@@ -326,10 +326,7 @@ class Store:
             (file.write if self._restoring else file.advance)(mark)
 
     def _check_sound(self, marks: Mapping[Mark, str]) -> None:
-        """Check the chain of entries, the entries of the marks, and the indices of the file.
-
-        LedgerError names the last good entry.
-        """
+        """Check chain, marks and indices; LedgerError names the last good entry."""
         missing = {mark: source for mark, source in marks.items() if mark.number > 0}
         number, sound = 0, False
 

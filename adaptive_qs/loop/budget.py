@@ -89,12 +89,7 @@ class LoopSettings:
 
 @dataclass(frozen=True)
 class RoundBudget:
-    """zCDP of one round.
-
-    Attributes:
-        selecting: ρ of the exponential mechanism, ε²/8.
-        measuring: ρ of the measurements.
-    """
+    """zCDP of one round: of the exponential mechanism (``selecting``, ε²/8) and of measuring."""
 
     selecting: float
     measuring: float
@@ -119,13 +114,7 @@ def selection_rho(
 
 @dataclass(frozen=True)
 class RoundPlan:
-    """What is public before a choice.
-
-    Attributes:
-        gains: of all candidates.
-        offered: which of them may be chosen; at least one.
-        selecting: ρ of the choice.
-    """
+    """What is public before a choice: gains, which candidates are offered (one or more), and ρ."""
 
     gains: Gains
     offered: Flags
@@ -145,13 +134,7 @@ class RoundPlan:
 class LoopBudget:
     """ρ of a loop: what is left, the price of the budget and what selections may still take.
 
-    Args:
-        rho: of the whole loop.
-        settings: how it is spent.
-
-    Attributes:
-        left: ρ that was not spent.
-        initial: ρ of the number of rows and of single columns.
+    ``initial`` is ρ of the number of rows and of single columns.
     """
 
     def __init__(self, rho: float, settings: LoopSettings) -> None:
@@ -208,9 +191,8 @@ class LoopBudget:
     def begin_rounds(self, rounding: float, last: float) -> None:
         """Grant all selections their allowance.
 
-        Args:
-            rounding: ρ by which the ledger may round up the charges of a round.
-            last: the same, of all that is measured together at the end.
+        The ledger may round up the charges of a round by ``rounding`` ρ, and the charges of all
+        that is measured together at the end by ``last``.
         """
         self._rounding, self._last_rounding = rounding, last
         self._allowance = self.left * self.settings.selecting_share
@@ -330,12 +312,8 @@ def plan_opening(
 ) -> JointPlan:
     """Return what a loop measures together before the first choice; it may be nothing.
 
-    Args:
-        estimates: what was released of single columns.
-        workload: what matters.
-        rho: for this and for all choices.
-        settings: of the loop. Where marginals over groups of codes pay for pairs, nothing is
-            measured together.
+    ``rho`` is for this and for all choices. Where marginals over groups of codes pay for pairs,
+    nothing is measured together.
     """
     opening = JointPlan()
     if not settings.opening or settings.reference != "product" or rho <= 0:
@@ -362,11 +340,10 @@ def plan_opening(
 
 
 class _Together:
-    """Some marginals, and the plan that measures all of them together.
+    """Some marginals, a plan that measures all together, and the mean error that it leaves.
 
-    Attributes:
-        error: mean L1 error (share of the rows) expected of them, by their weights, if this takes
-            all there is.
+    The error (share of the rows) is by the weights of the marginals, if the plan takes all there
+    is.
     """
 
     def __init__(
@@ -414,8 +391,7 @@ class _Together:
     def if_chosen(self, distance: float) -> float:
         """Return the mean error (share of the rows) if a loop measured these one by one.
 
-        Args:
-            distance: mean L1 distance (share of the rows) from what is known, noise apart.
+        ``distance`` is the mean L1 distance (share of the rows) from what is known, noise apart.
         """
         alone = 2 * self._rho / np.maximum(PARTS * len(self._cliques), 1.0)
         every = np.arange(len(self._cliques))

@@ -49,11 +49,7 @@ def with_levels(
 ) -> Domain:
     """Return the domain with the levels at which marginals are offered, if these are worth it.
 
-    Args:
-        domain: the attributes.
-        model: what was released of single columns.
-        candidates: marginals on offer over codes.
-        error: :func:`~adaptive_qs.loop.expected.mean_error` of them.
+    Candidates are over codes, ``error`` is their :func:`~adaptive_qs.loop.expected.mean_error`.
     """
     several = [clique for clique in candidates if len(clique) > 1]
     plain = max(map(len, several), default=0) > AXES
@@ -191,14 +187,8 @@ class Gains:
 class ErrorTable:
     """Expected errors of all candidates by the budget spent on them, kept current.
 
-    Args:
-        planner: of the candidates' measurements.
-        weights: of the candidates, the largest 1.
-        rho: for all measurements together.
-
-    Attributes:
-        budgets: ρ that a measurement may have, falling by factors of two from all there is to an
-            eighth of what each candidate has if all get the same.
+    The largest weight is 1. Attribute ``budgets`` has the ρ that a measurement may have, falling by
+    factors of two from all there is to an eighth of what each candidate has if all get the same.
     """
 
     def __init__(self, planner: ConditionalPlanner, weights: Array, rho: float) -> None:
@@ -215,12 +205,9 @@ class ErrorTable:
         self._expected, self._paid, self._cost = np.zeros((3, weights.size))
 
     def refresh(self, errors: Errors, precision: Array, stale: Flags) -> None:
-        """Recompute the candidates of which an estimate or a precision changed.
+        """Recompute the ``stale`` candidates, of which an estimate or a precision changed.
 
-        Args:
-            errors: expected of candidates.
-            precision: held for each residual of the planner's closure (1 / rows²).
-            stale: which changed, shape (candidates,).
+        The precision is held for each residual of the planner's closure (1 / rows²).
         """
         self._stale |= stale
         rows = np.flatnonzero(stale)
@@ -252,10 +239,7 @@ class ErrorTable:
         return Gains(budgets[level], expected, paid, cost < gain, deficit)
 
     def _find_best(self, price: float, first: int, budgets: Array) -> None:
-        """Update the best budgets.
-
-        All candidates are looked at, or those that changed if price and budgets did not.
-        """
+        """Update the best budgets: of changed candidates, or of all if price or budgets did."""
         found_for = price, first, float(budgets[0])
         rows: Integers | slice = slice(None)
         if found_for == self._found_for:
@@ -333,14 +317,9 @@ class JointPlan:
         new: Mapping[Clique, float],
         all_spent: bool = True,
     ) -> JointPlan:
-        """Divide new precisions of residuals among marginals, the largest first.
+        """Divide new precisions of residuals (1 / rows²) among marginals, the largest first.
 
-        Args:
-            domain: the attributes, with their levels.
-            cliques: the marginals.
-            errors: L1 error (rows) expected of each.
-            new: precision (1 / rows²) of each residual; 0 where it is not measured.
-            all_spent: whether that takes all of the budget.
+        The errors are L1 (rows). A precision is 0 where the residual is not measured.
         """
         left, precisions = {tau: x for tau, x in new.items() if x > 0}, {}
         order = sorted(zip(cliques, errors), key=lambda one: -len(one[0]))
@@ -354,18 +333,13 @@ class JointPlan:
 class CandidateSet:
     """The marginals that may be measured, at their levels, and their residuals.
 
-    Args:
-        workload: what matters.
-        domain: its domain, with the levels on offer.
-        cost: p_τ of each residual.
-
     Attributes:
-        domain: as given.
+        domain: the workload's, with the levels on offer.
         cliques: W↓ without marginals of single codes, at all levels.
         closure: their residuals, the empty one included.
         position: of each residual in the closure.
         weights: of the cliques, the largest 1.
-        cost: as given.
+        cost: p_τ of each residual.
         index: finds the cliques that contain residuals.
         planner: plans their measurements.
     """
@@ -384,16 +358,11 @@ class CandidateSet:
 
 
 class Candidates:
-    """What is known of a set of candidates while it is measured.
-
-    Args:
-        every: the candidates.
-        precisions: held for each residual that was measured (1 / rows²).
-        rho: for all measurements together.
-        most_cells: most cells over codes of all cliques that are measured.
+    """What is known of a set of candidates while it is measured with ρ in all.
 
     Attributes:
-        limit: which candidates fit ``most_cells``.
+        precisions: held for each residual that was measured (1 / rows²).
+        limit: which candidates fit ``most_cells`` over codes of all measured cliques.
         errors: expected of them, by the budget spent.
         outdated: whose estimates changed since the errors were computed.
     """
@@ -429,13 +398,9 @@ class Candidates:
         return self.limit.open & ~self.known
 
     def plan_known(self, rho: float) -> tuple[JointPlan, float]:
-        """Plan a joint measurement of all known candidates.
+        """Plan a joint measurement of all known candidates that takes ``rho``.
 
-        Args:
-            rho: for all of it.
-
-        Returns:
-            The plan, and by how many weighted rows another unit of ρ would lower the error.
+        Return also by how many weighted rows another unit of ρ would lower the error.
         """
         every, rows = self._set, np.flatnonzero(self.known)
         plan = every.planner.plan_together(

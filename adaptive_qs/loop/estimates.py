@@ -109,11 +109,7 @@ def measurement_cost(
 
 
 def _diameter(domain: Domain, residual: Clique) -> Fraction:
-    """Return the squared diameter of a residual, relative to its squared sensitivity.
-
-    The diameter is the most that replacing one row moves it, the sensitivity the most that adding
-    one does.
-    """
+    """Return the most that replacing a row moves a residual, over what adding a row does (L2²)."""
     if not is_scaled(domain, residual):
         return Fraction(2)
     least = min((groups.largest for groups in domain.parents(residual)), default=1)
@@ -128,10 +124,9 @@ class Estimates:
         model: estimates of every marginal (Recon, with the product reference).
         strategies: how single columns are measured, by attribute; the others by their cells.
         replaced: whether neighbours have a row in another's place.
-        left: the part of the noise variance that smoothing leaves, by single column, if the
-            estimates of columns are smoothed. Their precision is higher then, and costs less.
-        unsmoothed: the same without smoothing, which is what is released. Measurements are added
-            to both.
+        left: by single column, the part of the noise variance that smoothing of estimates leaves,
+            if it is used. Their precision is higher then, and costs less.
+        unsmoothed: the same without smoothing, which is released; it gets all measurements too.
     """
 
     model: ReferenceModel
@@ -219,16 +214,10 @@ class Estimates:
     ) -> dict[Clique, Array]:
         """Measure residuals in centered form (rows), each shaped like the marginal over it.
 
-        Args:
-            table: the private rows.
-            mechanisms: charges :meth:`cost` / (2 · noise variance) for each, all or none, then
-                draws.
-            noise_variances: for each residual τ the variance σ² of the equivalent noise on the
-                marginal's cells (rows²).
-
-        Returns:
-            ζ_τ + N(0, σ² ⊗Π_i) for each τ, or + N(0, σ² C) with the C of its strategy: zero-sum
-            along every axis.
+        ``noise_variances`` has for each residual τ the variance σ² of the equivalent noise on the
+        marginal's cells (rows²). All are charged :meth:`cost` / (2σ²) each, or none, then drawn.
+        Return ζ_τ + N(0, σ² ⊗Π_i) for each τ, or + N(0, σ² C) with the C of its strategy: zero-sum
+        along every axis.
         """
         domain = table.domain
         counts = table.marginals(noise_variances)

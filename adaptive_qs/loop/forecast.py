@@ -75,9 +75,7 @@ def total_std(workload: Workload, rho: float, rows: float = 0.0) -> float:
 class MeasuredForecast(NamedTuple):
     """How many combinations a run will likely measure.
 
-    Attributes:
-        marginals: all of them.
-        full: those at full resolution; the others are measured over groups of codes.
+    ``full`` of them are at full resolution; the others are measured over groups of codes.
     """
 
     marginals: int
@@ -226,8 +224,7 @@ class _AssumedWorld:
 class _Choices:
     """What a loop chooses from, whatever the budget and the number of rows.
 
-    ``domain`` is that of the workload, with the levels on offer; ``kept`` is the share of the noise
-    variance of a column that smoothing leaves.
+    ``kept`` is the share of the noise variance of a column that smoothing leaves.
     """
 
     def __init__(self, workload: Workload, domain: Domain, kept: Mapping[Clique, float]) -> None:

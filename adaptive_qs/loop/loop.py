@@ -131,12 +131,7 @@ Precisions = Mapping[Clique, Mapping[Clique, float]]
 
 
 class Measured(NamedTuple):
-    """Noise and change of a marginal by a measurement of its residuals.
-
-    Attributes:
-        variances: noise variance of each residual (rows²).
-        moved: L1 distance between the marginal's new and old estimate (rows).
-    """
+    """Noise variance of each residual (rows²) and L1 change (rows) of a measured marginal."""
 
     variances: dict[Clique, float]
     moved: float
@@ -171,13 +166,8 @@ def choose_rounds(
 ) -> Iterator[Round]:
     """Select, measure and reconstruct (lines 8 to 19), then measure what is known once more.
 
-    Everything that is offered, and at what, is public before the choice.
-
-    Args:
-        world: what the loop acts on.
-        every: the candidates.
-        budget: for all rounds.
-        opened: candidates that are measured already.
+    Everything that is offered, and at what, is public before the choice. The loop acts on
+    ``world``. Candidates that were ``opened`` are measured already.
     """
     most_cells = budget.settings.measured_cells
     candidates = Candidates(every, world.precisions, budget.left, most_cells)
@@ -307,11 +297,7 @@ def for_selection(
 ) -> Estimates:
     """Return the estimates that candidates are compared with, at the levels on offer.
 
-    Args:
-        estimates: what was measured.
-        workload: what matters.
-        budget: of the loop.
-        opened: whether marginals over codes were measured: residuals over groups are others.
+    If marginals over codes were measured (``opened``), residuals over groups are others.
     """
     model, settings = estimates.model, budget.settings
     if settings.reference != "product":
@@ -345,15 +331,9 @@ def measure_together(
     cost: Callable[[Clique], float],
     budget: LoopBudget,
 ) -> Iterator[Round]:
-    """Measure the marginals of a plan together, and yield one round for each.
+    """Measure the marginals of a plan as :meth:`World.measure`, and yield a round for each.
 
-    These rounds spend nothing on a choice.
-
-    Args:
-        measure: as :meth:`World.measure`.
-        plan: what to measure.
-        cost: p_τ of each residual.
-        budget: pays for it.
+    These rounds spend nothing on a choice. ``cost`` is p_τ of each residual.
     """
     if not plan.precisions:
         return

@@ -34,15 +34,9 @@ def allocate_precision(
 ) -> Array:
     """Return the precisions x that minimise Σ weight/(x + known) subject to Σ cost·x ≤ budget.
 
-    Args:
-        weight: v, shape (..., m), non-negative.
-        cost: p, shape (..., m), positive where weight is positive.
-        known: a, shape (..., m), non-negative precisions already held.
-        budget: c > 0, shape (...); for zCDP this is 2ρ.
-
-    Returns:
-        x, shape (..., m), with Σ cost·x = budget along the last axis (zero where weight is).
-        Leading axes are independent problems.
+    Arrays have shape (..., m), without m the budget: leading axes are independent problems. The
+    weights v and the known precisions a are not negative; the costs p are positive where v is; the
+    budget c > 0 is 2ρ for zCDP. It is used up: x is zero where the weight is.
     """
     v, p, a = (np.asarray(array, dtype=np.float64) for array in (weight, cost, known))
     v, p, a = np.broadcast_arrays(v, p, a)
@@ -96,11 +90,8 @@ class TogetherPlan(NamedTuple):
 class ConditionalPlanner:
     """Planner of measurements of many candidate cliques together.
 
-    Args:
-        domain: the attributes, with their levels.
-        closure: every residual a candidate contains, the empty one included.
-        candidates: cliques that could be measured.
-        cost: p_τ for each residual of ``closure``: ρ of a measurement is p_τ · precision / 2.
+    The closure has every residual of a candidate, the empty one included. A residual has a cost
+    p_τ: ρ of a measurement is p_τ · precision / 2.
     """
 
     def __init__(
@@ -135,13 +126,9 @@ class ConditionalPlanner:
     def expected_stds(self, precision: Array, budgets: Array, rows: NDArray[np.int64]) -> Array:
         """Return the noise in a cell (rows) of candidates after their best measurement.
 
-        Args:
-            precision: λ_τ held for each residual of the closure (1 / rows²).
-            budgets: Σ p_τ x_τ available, 2ρ; several of them.
-            rows: positions of the requested candidates, ascending.
-
-        Returns:
-            Shape (budgets, rows); infinite without a budget for what was never measured.
+        The precision λ_τ is held for each residual of the closure (1 / rows²), a budget is Σ p_τ
+        x_τ, 2ρ. Of the shape (budgets, rows); infinite without a budget for what was never
+        measured.
         """
         expected = np.empty((budgets.size, rows.size))
         for number in np.unique(self._place[rows, 0]).tolist():
@@ -205,10 +192,8 @@ class ConditionalPlanner:
     def noise_held(self, precision: Array) -> Array:
         """Return the noise in a cell (standard deviation, rows) from the known residuals.
 
-        The other residuals are taken to be exactly as estimated.
-
-        Args:
-            precision: λ_τ held for each residual of the closure (1 / rows²).
+        The other residuals are taken to be exactly as estimated. The precision λ_τ (1 / rows²) is
+        held for each residual of the closure.
         """
         variance = np.divide(1.0, precision, out=np.zeros(precision.size), where=precision > 0)
         return np.asarray(np.sqrt(self._variance_weights @ variance))
@@ -258,14 +243,9 @@ def below_all(
 ) -> tuple[NDArray[np.int64], Array]:
     """Return the positions of the residuals of many cliques, and their variance weights.
 
-    Args:
-        domain: the attributes, with their levels.
-        members: the cliques, shape (cliques, degree).
-        depth: how many levels each of their attributes has at theirs and coarser ones.
-        index: of all residuals.
-
-    Returns:
-        Two arrays of shape (cliques, residuals), in the order of :meth:`Domain.below`.
+    The cliques have the shape (cliques, degree); ``depth`` is how many levels each of their
+    attributes has at theirs and coarser ones. The arrays have the shape (cliques, residuals), in
+    the order of :meth:`Domain.below`.
     """
     chains = [
         np.array([domain.chain(i) for i in members[:, axis].tolist()]).reshape(len(members), deep)
@@ -303,12 +283,10 @@ class _AxisWeights:
         self._tables: dict[int | None, Array] = {}
 
     def __call__(self, positions: NDArray[np.int64], step: int | None) -> Array:
-        """Return factors of attributes at these positions of cliques.
+        """Return factors of attributes at these positions of cliques, shape (cliques,).
 
-        Args:
-            positions: shape (cliques,).
-            step: by how many levels the residual is coarser; None if the attribute is not in it;
-                −1 if it is the only one in it.
+        The residual is coarser by ``step`` levels: None if the attribute is not in it, −1 if it is
+        the only one in it.
         """
         if step not in self._tables:
             every = range(self._domain.positions)
@@ -353,11 +331,11 @@ def initial_share(
 
     A combination is off by a/√s + b/√(1 − s) if single columns get the part s of the budget: a and
     b are the mean L1 errors (share of the rows) that the columns of a combination, as the workload
-    weighs them, and what it adds to them, would have for all of the budget, divided evenly among
-    combinations. That is least where s / (1 − s) = (a/b)^(2/3). Only combinations are measured that
-    are left with less than ``DEPENDENCE``, so b is at most half of it, the mean if they are left
-    with anything up to it. The share is kept between 0.1 and 0.9. ``rho`` is that of the whole run,
-    ``total`` the noisy number of rows, ``codes`` as for :func:`one_way_precisions`.
+    weighs them, and what it adds to them, would have for all of the budget ``rho``, divided evenly
+    among combinations. That is least where s / (1 − s) = (a/b)^(2/3). Only combinations are
+    measured that are left with less than ``DEPENDENCE``, so b is at most half of it, the mean if
+    they are left with anything up to it. The share is kept between 0.1 and 0.9. Rows in all
+    (``total``) are noisy, ``codes`` as for :func:`one_way_precisions`.
     """
     several = [clique for clique in candidates if len(clique) > 1]
     if not several:

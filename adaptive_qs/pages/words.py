@@ -156,11 +156,9 @@ HEIGHT = 100
 
 @dataclass(frozen=True)
 class Bar:
-    """One value of an axis.
+    """One value of an axis, or several, with one number for each series (true and synthetic).
 
     Attributes:
-        label: the value, or several of them.
-        values: one number for each series, such as true and synthetic.
         low, high: of an interval around the first; None without one.
         ends: the first and the last of several values, for the ends of the axis.
     """
@@ -314,12 +312,9 @@ def _environment(packages: tuple[str, ...]) -> Environment:
 
 
 def render(template: str, packages: tuple[str, ...], **content: Any) -> str:
-    """Render a page; the same content gives the same text.
+    """Render a template; the same content gives the same text.
 
-    Args:
-        template: its name.
-        packages: packages whose folders ``templates`` are searched first.
-        content: the variables of the template.
+    The folders ``templates`` of the packages are searched first.
     """
     page = _environment(packages).get_template(template).render(**content)
     return _BLANK.sub("\n", page).strip() + "\n"

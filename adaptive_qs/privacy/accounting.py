@@ -104,13 +104,7 @@ def bound_advantage(rho: float, mu: float | None, delta_spent: float) -> float:
 
 
 def advantage_rho(advantage: float, gaussian: bool = True, delta_spent: float = 0.0) -> float:
-    """Return the largest ρ whose bound of the advantage is this, rounded down.
-
-    The bound is that of Gaussian DP, or of zCDP, at ρ.
-
-    Raises:
-        InputError: the advantage is not between 0 and 1.
-    """
+    """Return the largest ρ, of Gaussian DP or zCDP, that bounds an advantage from 0 to 1."""
     if not 0 < advantage < 1:
         raise InputError(f"the advantage is {advantage:g}. Use a number between 0 and 1.")
 

@@ -299,10 +299,7 @@ class BudgetWarning:
 
 
 def check_public_rows(rows: Any, name: str = "public_rows") -> int | None:
-    """Return a public number of rows as an integer, or None if none is given.
-
-    InputError is raised if it is not a positive integer, or is above ``MOST_ROWS``.
-    """
+    """Return a public number of rows or None; InputError unless it is from 1 to ``MOST_ROWS``."""
     whole = as_integer(rows)
     if rows is not None and (whole is None or not 1 <= whole <= MOST_ROWS):
         raise InputError(f"{name} is {shown(rows)}. Use a positive number, such as 50000.")

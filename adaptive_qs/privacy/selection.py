@@ -71,10 +71,7 @@ def exponential_mechanism(
 
 
 def check_scores(scores: Sequence[int] | NDArray[np.integer]) -> NDArray[np.int64]:
-    """Return the scores as a vector of 64-bit integers.
-
-    InputError is raised if they are not a non-empty vector of integers below 2**62.
-    """
+    """Return scores as a vector; InputError unless non-empty integers below 2**62."""
     array = np.asarray(scores)
     if array.ndim != 1 or array.size == 0 or array.dtype.kind not in "iu":
         raise InputError("selection scores are not a non-empty vector of integers: round them")

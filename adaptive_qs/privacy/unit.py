@@ -158,7 +158,7 @@ class Unit:
 
     @property
     def identity(self) -> str:
-        """The unit with the keys that decide which rows belong together: only equal ones add up."""
+        """The unit and the keys that relate rows; only costs of the same identity add up."""
         keys = () if self.related is None else self.related.keys
         return f"{self.protected}, related by {' and '.join(keys)}" if keys else self.protected
 

@@ -110,10 +110,10 @@ class _Record(BaseModel):
 class Bundle:
     """Noisy residuals, how they came about and what was paid; no private data.
 
+    ValueError is raised if parts do not fit each other.
+
     Attributes:
         manifest: the privacy statement and the public parameters.
-        schema: the public description of the columns.
-        workload: the marginals that matter.
         estimates: residual estimates z_τ with their precision 1/variance (1/rows²).
         reference: q_i, one strictly positive distribution per attribute.
         rounds: what each round of the loop did.
@@ -121,9 +121,6 @@ class Bundle:
         groupings: the levels of attributes above their codes.
         strategies: how single columns were measured, where not by their cells.
         halves: what rounds without a marginal measured of halves, if a copula fills pairs.
-
-    Raises:
-        ValueError: parts that do not fit each other.
     """
 
     manifest: Manifest
@@ -392,7 +389,7 @@ def write_manifest(
 ) -> None:
     """Write a statement next to a table, before the table itself appears.
 
-    More fields are of this table only, such as the seed that it was sampled with.
+    ``more`` are fields of this table only, such as the seed that it was sampled with.
     """
     with atomic_writer(manifest_path(table), replace) as file:
         file.write(sidecar_text(statement, **more).encode())
@@ -400,10 +397,7 @@ def write_manifest(
 
 @contextmanager
 def with_manifest(table: str | Path, replace: bool = True) -> Iterator[Callable[..., None]]:
-    """Surround the writing of a table: without the table, its statement is removed as well.
-
-    Yields :func:`write_manifest` for this table.
-    """
+    """Yield :func:`write_manifest` for a table; without the table, remove its statement."""
     written = False
 
     def write(statement: Statement, **more: Any) -> None:

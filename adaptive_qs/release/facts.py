@@ -39,8 +39,7 @@ NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 class Fact(BaseModel):
     """One thing that a reader of the release learns, with its basis and its cost.
 
-    Raises:
-        ValueError: If the figures contradict the exact ones, or the basis contradicts them.
+    ValueError is raised if the figures contradict the exact ones, or the basis contradicts them.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -145,13 +144,8 @@ _MECHANISMS = {
 def list_facts(events: Iterable[Event], schema: Schema, derived: Iterable[str]) -> tuple[Fact, ...]:
     """Return every fact of a release; each charge is in exactly one of them.
 
-    Args:
-        events: All charges.
-        schema: The schema in the release.
-        derived: What was computed from released values: ``TABLES`` or ``ANSWERS``.
-
-    Raises:
-        ValueError: If a charge names a column that the schema does not have.
+    ``derived`` is what was computed from released values: ``TABLES`` or ``ANSWERS``. ValueError is
+    raised if a charge names a column that the schema does not have.
     """
     paid = list_paid_facts(events, schema)
     learnt, counted = (
@@ -250,12 +244,8 @@ _CONSTANT = "that they have only one value, so that nothing is measured about th
 def _declared_facts(schema: Schema, paid: Collection[str], counted: Collection[str]) -> list[Fact]:
     """Return the facts that the schema declares, one for each kind, text and basis.
 
-    If the schema was drafted from the data and not reviewed, they are "NOT COVERED".
-
-    Args:
-        schema: The schema in the release.
-        paid: Columns whose values this run learnt, which are other facts.
-        counted: Columns whose frequent values this run counted, likewise.
+    If the schema was drafted from the data and not reviewed, they are "NOT COVERED". The columns
+    whose values this run learnt (``paid``) or ``counted`` are other facts.
     """
     basis: Basis = "NOT COVERED" if is_unreviewed(schema) else "declared public"
     kinds = get_args(Kind)
@@ -376,12 +366,8 @@ def build_guarantee(
 ) -> str:
     """Return the promise in one sentence, the same in every statement, page and manifest.
 
-    Args:
-        rho: The budget in zCDP.
-        epsilon: ε that the budget implies.
-        delta: δ of that ε.
-        delta_spent: The part of δ that the discovery of values cost.
-        mu: μ of Gaussian DP, or None if (ε, δ) follows from zCDP.
+    The budget ``rho`` (zCDP) implies ε at δ, of which the discovery of values cost ``delta_spent``.
+    μ of Gaussian DP is None if (ε, δ) follows from zCDP.
     """
     means = f"({epsilon:.6g}, {delta:g})-differential privacy"
     zcdp = zcdp_name(delta_spent)

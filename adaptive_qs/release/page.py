@@ -55,10 +55,7 @@ def column_chart(
 ) -> BarChart:
     """Return a chart of the codes of a column, with one bar for each group of codes.
 
-    Args:
-        column: The column of the schema.
-        weights: The weight of each code; of many unordered values the heaviest are shown.
-        bar: Returns the bar of a group.
+    Of many unordered values those with the largest weights are shown.
     """
     labels = column.labels_of_codes()
     codes = range(len(labels))
@@ -127,7 +124,6 @@ class Marginal(NamedTuple):
     """A marginal of the workload.
 
     Attributes:
-        names: The columns.
         codes: The number of codes of each column.
         groups: The number of codes or groups of each column at the finest measured resolution.
         std: Standard error of a cell or group (rows); None if not measured.
@@ -178,13 +174,11 @@ def workload_marginals(bundle: Bundle, model: ReferenceModel, total: float) -> l
 
 
 class SingleColumn(NamedTuple):
-    """A column, numbered from 1, with the noise of its measurement.
+    """A column, numbered from 1 in the schema, with the noise of its measurement if there is one.
 
     Attributes:
-        number: Its position in the schema.
-        declared: The column of the schema.
-        std: Standard error of a code (rows); None if it was not measured.
-        l1: Expected L1 error of the noise, as a share of the rows; None if it was not measured.
+        std: Standard error of a code (rows).
+        l1: Expected L1 error of the noise, as a share of the rows.
     """
 
     number: int

@@ -406,11 +406,7 @@ def check_rows(num_rows: int) -> int:
 
 
 def chosen_seed(seed: int | None) -> int:
-    """Return the given sampling seed, or draw one from the operating system.
-
-    Raises:
-        InputError: it is negative or no integer.
-    """
+    """Return the given seed, or a random one; InputError if it is negative or no integer."""
     return secrets.randbits(63) if seed is None else natural_number("the seed", seed)
 
 

@@ -46,9 +46,7 @@ class DrawnTable:
     """A synthetic table of a sample, whose pages are drawn as they are requested, once.
 
     Attributes:
-        name: Its name in the set.
         schema: The columns of its pages: keys, then its own.
-        rows: Its number of rows.
         pages: Values of the declared types; keys are integers from 1 on.
         drawing: Draws the rows; None for a table without rows.
     """
@@ -313,11 +311,9 @@ class ReleaseSet:
 
 @dataclass(eq=False)
 class _Family:
-    """Draws the tables below the rows of a root.
+    """Draws the tables below the rows of a root; arguments are as for :meth:`ReleaseSet.draw`.
 
     Attributes:
-        release: The release of all tables.
-        seed, workers, progress: As for :meth:`ReleaseSet.draw`.
         selected: Columns of the root by which its rows were chosen.
         population: For each table, codes of ancestors among all rows, if rows of the root were
             chosen.

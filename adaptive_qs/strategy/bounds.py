@@ -25,7 +25,6 @@ from adaptive_qs.workload.matrices import Queries
 from adaptive_qs.workload.residuals import CenteredQueries, Subworkload, Term
 
 # Closed forms of the spectra of a single attribute's queries: of QᵀQ, and centered of ΠQᵀQΠ.
-#
 # They make sizes of 10,000 and more cost O(n) where a matrix would take n² numbers.
 #
 # Marginal: Π itself. Circular: a circulant matrix, diagonal in the Fourier basis. Prefix: with the
@@ -84,10 +83,7 @@ def known_gram_eigenvalues(queries: Queries) -> Array | None:
 
 
 def known_eigenvalues(part: CenteredQueries) -> Array | None:
-    """Return the eigenvalues of the centered Gram without the zero of the constant vector.
-
-    Shape (n − 1,), in any order. None without a closed form.
-    """
+    """Return the centered Gram's n − 1 eigenvalues besides the constant vector's 0, or None."""
     match part.queries:
         case FirstCells(size, queries=Circular() as circle):
             # What centering changes is the mean over the circle, by its part off 1/√n.
@@ -114,7 +110,6 @@ def _known(part: CenteredQueries, forms: _Forms) -> Array | None:
 
 
 # The error of any strategy on any subworkload, without a matrix larger than one part.
-#
 # tr(G V⁺) is linear in G, so it is a sum over the terms of G. A product term meets a strategy with
 # one factor for each axis as a product of one-axis traces; a joint term is contracted one factor of
 # the strategy at a time.
@@ -194,7 +189,6 @@ def _contract(matrix: Array, blocks: Sequence[Array]) -> Array:
 
 
 # The singular value bound: what no strategy can beat, from the spectrum of the workload alone.
-#
 # Li and Miklau, Theorem 2, used by McKenna et al. as the SVD bound. For every feasible V, that is
 # diag V ≤ 1 on N cells, tr V ≤ N and the Cauchy-Schwarz inequality gives
 #
@@ -252,11 +246,7 @@ def judged(
 
 @lru_cache(maxsize=4_096)
 def _factor_bound(queries: CenteredQueries) -> float:
-    """Return (tr G^½)² / N of one factor.
-
-    Past ``SINGLE_CELLS`` cells and rows, and with no known spectrum, (tr G^½)² ≥ tr G is all that
-    is used: valid, and weak.
-    """
+    """Return (tr G^½)²/N of one factor; the weaker tr G/N if its spectrum is out of reach."""
     cells = math.prod(queries.shape)
     known = known_eigenvalues(queries)
     if known is not None:
@@ -270,23 +260,16 @@ def _factor_bound(queries: CenteredQueries) -> float:
 
 
 # ResidualPlanner (Xiao et al. 2023): a fixed basis for each attribute, no solver.
-#
 # Each residual is measured by ⊗B_i, where B_i spans the mean-free vectors of attribute i. With
 # B_i = √(n/(n−1)) Π that is ResidualPlanner, the optimum for marginals.
 
 
 @dataclass(frozen=True, eq=False)
 class FourierFactor(Factor):
-    """V = F diag(h) F* with F the unitary Fourier basis: its diagonal is one everywhere.
+    """V = F diag(h) F* with F the unitary Fourier basis: its diagonal is one everywhere."""
 
-    Attributes:
-        shape: sizes of the axes covered.
-        weights: h, of the same shape: non-negative, equal at f and −f, with sum N = Πshape.
-            Frequencies of weight 0 are not measured.
-    """
-
-    shape: tuple[int, ...]
-    weights: Array
+    shape: tuple[int, ...]  # sizes of the axes covered
+    weights: Array  # h, of this shape: ≥ 0 (0 is not measured), equal at f and −f, sum N = Πshape
 
     def __post_init__(self) -> None:
         h = np.asarray(self.weights, dtype=np.float64)
@@ -361,16 +344,12 @@ def solve_residual_planner(subworkload: Subworkload) -> Solution:
 
 
 def solve_with_basis(subworkload: Subworkload, factors: tuple[Factor, ...]) -> Solution:
-    """Return the strategy ⊗B_i; it is OPTIMAL if it meets the singular value bound.
-
-    Each factor spans all mean-free vectors of its axis.
-    """
+    """Return ⊗B_i, each spanning its mean-free vectors; OPTIMAL at the singular value bound."""
     strategy = Strategy(factors)
     return judged(subworkload, strategy, total_variance(subworkload, strategy))
 
 
 # Weighted Fourier factorisation: the best strategy that is diagonal in the Fourier basis.
-#
 # He et al., appendix C (Lebeda et al.). With F the unitary Fourier basis of the residual
 # frequencies, those that are non-zero along every axis, and c_f = (F*GF)_ff, a strategy with
 # V = F diag(h) F* has the constant diagonal Σh/N and error Σ c_f/h_f. By the Cauchy-Schwarz
@@ -408,10 +387,7 @@ def subworkload_spectrum(subworkload: Subworkload) -> Array:
 
 @lru_cache(maxsize=1_024)
 def fourier_spectrum(queries: CenteredQueries) -> Array:
-    """Return c_f, the diagonal of the Gram matrix in the unitary Fourier basis.
-
-    Non-negative and read-only; zero at frequencies that are zero along some axis.
-    """
+    """Return c_f ≥ 0 (read-only), the Gram's diagonal in the Fourier basis; 0 off the residual."""
     c = np.array(_raw_spectrum(queries))
     for axis in range(c.ndim):
         c[(slice(None),) * axis + (0,)] = 0.0
@@ -449,7 +425,6 @@ def _best_weights(c: Array) -> Array:
 
 
 # Weighted Fourier queries on each axis apart: what is left of them where cells are many.
-#
 # The best Fourier strategy over all axes together is a dense matrix once it is measured. A product
 # V = ⊗ F_k diag(h_k) F_k* needs one matrix for each axis. Its error Σ_f c_f / Π_k h_k(f_k) falls
 # with every exact step in one h_k, √(Σ_f c_f / Π_{j≠k} h_j) up to a scale; it starts from

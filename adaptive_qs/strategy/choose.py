@@ -54,19 +54,12 @@ def may_be_product(workload: QueryWorkload, settings: SolverSettings) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class MechanismChoice:
-    """A mechanism and how it was found.
+    """A mechanism and how it was found."""
 
-    Attributes:
-        name: the mechanism, one of ``MECHANISMS`` other than "auto".
-        mechanism: what to measure.
-        subworkloads: residual spaces, or 1 for a mechanism that does not split the workload.
-        distinct_solves: optimisation problems that were solved.
-    """
-
-    name: str
+    name: str  # the mechanism, one of ``MECHANISMS`` other than "auto"
     mechanism: Mechanism
-    subworkloads: int
-    distinct_solves: int
+    subworkloads: int  # residual spaces, or 1 for a mechanism that does not split the workload
+    distinct_solves: int  # optimisation problems that were solved
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,9 +84,9 @@ def choose_mechanism(
     jobs: int = 1,
     progress: StepProgress | None = None,
 ) -> MechanismChoice:
-    """Plan a workload with the mechanism of this name, one of ``MECHANISMS``.
+    """Plan a workload with the mechanism ``name``, one of ``MECHANISMS``, on ``jobs`` threads.
 
-    The settings have gap, iterations and memory of the solvers; ``jobs`` threads solve.
+    ``progress`` is called with how many problems of how many are solved.
 
     Raises:
         InputError: there is no such mechanism, or it cannot answer such queries.
@@ -113,10 +106,7 @@ def choose_mechanism(
 
 
 def plan_auto(request: PlanRequest) -> MechanismChoice:
-    """Plan QuerySmasher, or a strategy for the whole table if that is better.
-
-    If no mechanism could be better, nothing else is tried.
-    """
+    """Plan QuerySmasher; if anything could be better, also try a strategy for the whole table."""
     d, settings, workload = request.decomposition, request.settings, request.workload
     best = _smashed("querysmasher", request, affordable_solver(settings))
     split, problems = best.mechanism, best.distinct_solves

@@ -24,7 +24,6 @@ from adaptive_qs.strategy.solution import (
 )
 
 # Reversals and swaps of axes that leave a Gram matrix unchanged, and the blocks they cut it into.
-#
 # If G is invariant under a group of cell permutations, so is an optimal dual vector y: average y
 # over the group, the dual objective is concave. The permutations here are involutions that commute
 # (a group ℤ₂ᵏ), so M = Y^½ G Y^½ splits exactly into one block per character of the group, each
@@ -39,20 +38,12 @@ it enters the allowance that is taken off lower bounds."""
 
 @dataclass(frozen=True, eq=False)
 class SymmetricBlocks:
-    """An orthogonal change of coordinates that splits every invariant matrix.
+    """An orthogonal change of coordinates that splits every invariant matrix."""
 
-    Attributes:
-        orbit: shape (N,): the orbit of each cell.
-        sizes: shape (orbits,): cells in each orbit.
-        bases: Q_b, sparse (N, N_b), orthonormal columns, each supported on one orbit; together
-            they are an orthogonal N × N matrix.
-        members: for each block, shape (N_b,): the orbit of each column.
-    """
-
-    orbit: NDArray[np.int64]
-    sizes: Array
-    bases: tuple[csr_array, ...]
-    members: tuple[NDArray[np.int64], ...]
+    orbit: NDArray[np.int64]  # shape (N,): the orbit of each cell
+    sizes: Array  # shape (orbits,): cells in each orbit
+    bases: tuple[csr_array, ...]  # Q_b (N, N_b), orthonormal columns, each on one orbit
+    members: tuple[NDArray[np.int64], ...]  # for each block, shape (N_b,): the orbit of each column
 
     @property
     def largest(self) -> int:
@@ -135,20 +126,12 @@ EPSILON = float(np.finfo(np.float64).eps)
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """A Gram matrix G over n coordinates, of rank r ≥ 1, or its rows F = Λ^½ basisᵀ, G = FᵀF.
+    """A Gram matrix G over n coordinates, of rank r ≥ 1, or its rows F = Λ^½ basisᵀ, G = FᵀF."""
 
-    Attributes:
-        values: eigenvalues Λ of G that are not zero, shape (r,).
-        basis: their eigenvectors, shape (n, r).
-        asymmetry: relative size of what was averaged away to get the block.
-        gram: G itself, shape (n, n), from which M is made; None for few rows, where all work is in
-            K = F Y Fᵀ.
-    """
-
-    values: Array
-    basis: Array
-    asymmetry: float
-    gram: Array | None = None
+    values: Array  # eigenvalues Λ of G that are not zero, shape (r,)
+    basis: Array  # their eigenvectors, shape (n, r)
+    asymmetry: float  # relative size of what was averaged away to get the block
+    gram: Array | None = None  # G, shape (n, n); None for few rows, where all work is in K = F Y Fᵀ
 
     def evaluate(self, y: Array) -> tuple[float, float, Array]:
         """Return s = tr M^½, a lower bound of s despite rounding, and diag V, shape (n,), at y > 0.
@@ -230,7 +213,6 @@ def _blocks(pairs: Sequence[tuple[Array, Array]], size: int, power: int = 1) -> 
 
 
 # The iteration behind every optimal strategy: one dual vector carries primal and dual.
-#
 # For y > 0 with Σy = 1 let M = Y^½ G Y^½, s = tr M^½ and V = Y^{-½} M^½ Y^{-½}. Then s² is a lower
 # bound on min tr(G V⁺), V / max_i V_ii is feasible with objective s·max_i V_ii, and Σ y_i V_ii = s:
 # at the optimum V_ii = s wherever y_i > 0. The multiplicative update y_i ← y_i (V_ii/s)^p is a
@@ -329,20 +311,14 @@ def _limited(step: Array) -> Array:
 
 
 # Optimal strategies, with bounds that prove it, for any Gram matrix that fits in memory.
-#
 # He et al., equation 4: minimise tr(G V⁺) over V ⪰ 0 with diag V ≤ 1 and range(V) ⊇ range(G).
 
 
 def solve_dense(gram: Array, shape: tuple[int, ...], settings: SolverSettings) -> Solution:
-    """Return the optimal strategy for queries with Gram matrix G.
+    """Return the optimal strategy for queries with the Gram matrix G = WᵀDW, of any rank but 0.
 
-    Args:
-        gram: G = WᵀDW, shape (N, N), symmetric positive semidefinite, of any rank from 1 to N.
-        shape: sizes of the axes, N = Πshape; symmetries under their reversal and exchange are used.
-        settings: requested gap and iteration limit.
-
-    Returns:
-        One dense factor. OPTIMAL within the gap, else STOPPED with the gap reached.
+    G has shape (N, N), N = Πshape; symmetries under reversal and exchange of axes are used. The
+    strategy is one dense factor, OPTIMAL within the gap, else STOPPED with the gap reached.
 
     Raises:
         ValueError: a matrix of another shape, not finite, not symmetric, or zero.
@@ -396,17 +372,10 @@ def _solve_blocks(
 
 
 def solve_rows(rows: Array, shape: tuple[int, ...], settings: SolverSettings) -> Solution:
-    """Return the optimal strategy for the queries W, without forming G = WᵀW.
+    """Return the optimal strategy for queries W, shape (m, Πshape), without forming G = WᵀW.
 
-    Time and memory grow with m²N; the factor has as many rows as W has rank.
-
-    Args:
-        rows: W, shape (m, N); may be dependent.
-        shape: sizes of the axes, N = Πshape.
-        settings: requested gap and iteration limit.
-
-    Raises:
-        ValueError: another shape, or rows that are not finite or all zero.
+    Time and memory grow with m²N; the factor has as many rows as W has rank. Raise ValueError if W
+    has another shape, is not finite or is zero.
     """
     rows = np.asarray(rows, dtype=np.float64)
     if rows.ndim != 2 or rows.shape[1] != math.prod(shape):

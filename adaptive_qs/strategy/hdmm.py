@@ -35,22 +35,13 @@ SMALLEST_SHARE = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class ProductWorkload:
-    """Sets of product queries: the Gram matrix of set j is ⊗_i grams[i][kinds[j, i]].
+    """Sets of product queries: the Gram matrix of set j is ⊗_i grams[i][kinds[j, i]]."""
 
-    Attributes:
-        sizes: n_i of every attribute.
-        grams: for each attribute its distinct factors, shape (n_i, n_i); the first is the Gram
-            matrix 11ᵀ of the total, which stands for an attribute that a set does not mention.
-        kinds: shape (sets, attributes): which factor a set has on an attribute.
-        weights: shape (sets,): how much the squared error of each query of a set counts.
-        num_queries: for each set (exact).
-    """
-
-    sizes: tuple[int, ...]
-    grams: tuple[tuple[Array, ...], ...]
-    kinds: IntArray
-    weights: Array
-    num_queries: tuple[int, ...]
+    sizes: tuple[int, ...]  # n_i of every attribute
+    grams: tuple[tuple[Array, ...], ...]  # distinct ones (n_i, n_i); first 11ᵀ, of the total
+    kinds: IntArray  # shape (sets, attributes): which factor a set has on an attribute
+    weights: Array  # shape (sets,): how much the squared error of each query of a set counts
+    num_queries: tuple[int, ...]  # for each set (exact)
 
     def __len__(self) -> int:
         return len(self.kinds)
@@ -193,14 +184,8 @@ def optimize_axes(
     """Return one strategy for each attribute, by block descent from the identity on each of them.
 
     With the other strategies fixed, the error is that of one attribute on the surrogate Gram matrix
-    Σ_j w_j (Π_{k≠i} error_k) G_ij (definition 18, equation 5).
-
-    Args:
-        workload: sets with queries that are not all zero.
-        settings: limits of each solve.
-        solve: the solver for one attribute.
-        start: errors of each attribute's factors to start from; by default of the identity.
-        coarse_gap: gap of the solves while the others still move.
+    Σ_j w_j (Π_{k≠i} error_k) G_ij (definition 18, equation 5). No set of the workload has only zero
+    queries. ``start`` has the errors of the factors to start from, by default of the identity.
     """
     axes: list[Factor] = [IdentityFactor(n) for n in workload.sizes]
     errors = [axis_errors(axis, grams) for axis, grams in zip(axes, workload.grams)]
@@ -244,11 +229,8 @@ def solve_product(
 ) -> TableMechanism:
     """Return OPT_⊗ on the attributes in use; the optimum of each if the workload is one product.
 
-    Args:
-        workload: the queries.
-        bound: no matrix mechanism has a smaller total error.
-        settings: limits of each attribute's problem.
-        largest: most codes of an attribute for a search, which solves each attribute often.
+    No matrix mechanism has a smaller total error than ``bound``. A search, which solves each
+    attribute often, takes at most ``largest`` codes of an attribute.
 
     Raises:
         WorkloadError: joint queries on several attributes, which are no product, or only zeros.

@@ -23,7 +23,6 @@ from adaptive_qs.workload.workload import QueryPart, QueryWorkload
 Integers = NDArray[np.int64]
 
 # A strategy matrix rounded to integers that keep what matters of it.
-#
 # Where all rows sum to zero along an axis the integers do so exactly: the estimate of a residual
 # stays unbiased. Column norms that rounding pushed above the largest are trimmed back, since the
 # largest is the sensitivity.
@@ -56,10 +55,7 @@ def round_matrix(
 ) -> tuple[Integers, tuple[bool, ...]]:
     """Return about 2**bits times a matrix, and for each axis whether all rows sum to zero along it.
 
-    Args:
-        matrix: shape (rows, Πshape), largest column norm 1.
-        shape: sizes of the axes that the columns run over.
-        bits: of the largest coefficients.
+    It has shape (rows, Πshape) and largest column norm 1; its largest coefficients get ``bits``.
     """
     cells = matrix.reshape(-1, *shape)
     axes = range(1, cells.ndim)
@@ -173,11 +169,8 @@ def _ignored(shape: tuple[int, ...], balanced: tuple[bool, ...]) -> Array:
 
 
 # Strategies with integer coefficients, so that measurements can be exact.
-#
 # A factor B_k becomes M_k = round(2^s B_k); the sensitivity, inverse and covariance are of M_k,
-# so nothing that is reported depends on the rounding having been fine enough. Where the rows
-# of B_k sum to zero along an axis the rows of M_k do so exactly: the estimate of a residual stays
-# unbiased.
+# so nothing that is reported depends on the rounding having been fine enough.
 
 MOST_BITS = 24
 """Most bits of the coefficients of one factor; fewer than 4 are refused."""
@@ -190,17 +183,11 @@ _TOO_LARGE = (
 
 @dataclass(frozen=True, eq=False)
 class GridFactor(Factor):
-    """A factor with integer coefficients, used as M/‖M‖ (largest column norm 1).
+    """A factor with integer coefficients, used as M/‖M‖ (largest column norm 1)."""
 
-    Attributes:
-        integers: M, shape (rows, Πshape).
-        balanced: for each axis, whether all rows sum to zero along it.
-        shape: sizes of the axes covered.
-    """
-
-    integers: Integers
-    balanced: tuple[bool, ...]
-    shape: tuple[int, ...]
+    integers: Integers  # M, shape (rows, Πshape)
+    balanced: tuple[bool, ...]  # for each axis, whether all rows sum to zero along it
+    shape: tuple[int, ...]  # sizes of the axes covered
 
     @cached_property
     def digest(self) -> str:
@@ -289,14 +276,9 @@ class GridFactor(Factor):
 def on_grid(strategy: Strategy, grid_bits: int, of_residual: bool = False) -> Strategy:
     """Return the strategy with integer coefficients; centering and identity have these already.
 
-    Args:
-        strategy: any.
-        grid_bits: of all largest coefficients; answers to r rows stay below r · 2**grid_bits.
-        of_residual: make all rows sum to zero along every axis, whatever rounding left: a residual
-            must not be mixed with those it contains.
-
-    Raises:
-        ResourceExceeded: too many cells for the bits of the coefficients.
+    Answers to r rows stay below r · 2**grid_bits. ``of_residual`` makes all rows sum to zero along
+    every axis, whatever rounding left: a residual must not be mixed with those it contains. Raise
+    ResourceExceeded for more cells than the bits of the coefficients allow.
     """
     kept = [factor for factor in strategy.factors if factor.is_exact]
     fixed = sum(math.log2(factor.largest) for factor in kept)
@@ -363,14 +345,11 @@ LARGEST = 2**20
 class ColumnStrategy:
     """Integer queries that determine the residual of one column.
 
-    Attributes:
-        factor: M, shape (queries, codes); every row sums to zero.
-
     Raises:
         ValueError: M is larger than it may be, does not sum to zero, or leaves something open.
     """
 
-    factor: GridFactor
+    factor: GridFactor  # M, shape (queries, codes); every row sums to zero
 
     def __post_init__(self) -> None:
         rows = self.factor.integers
@@ -437,11 +416,7 @@ class ColumnStrategy:
 def column_strategies(workload: QueryWorkload) -> dict[int, ColumnStrategy]:
     """Return the strategy of each column that has a better one than counting its cells.
 
-    Args:
-        workload: queries that tables are to answer. Parts of cells alone need no strategy.
-
-    Raises:
-        ResourceExceeded: a part has too many sets, or queries that are too large to look at.
+    Parts of cells alone need none. Raise ResourceExceeded for too many sets or too large queries.
     """
     parts = tuple(part for part in workload.parts if not _asks_for_cells(part))
     if not parts:

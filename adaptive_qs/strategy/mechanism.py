@@ -49,17 +49,11 @@ from adaptive_qs.workload.workload import QueryWorkload
 
 @dataclass(frozen=True, eq=False)
 class StrategyMeasurement:
-    """Noise on the answers of a strategy; kept is the least-squares table B⁺z.
+    """Noise on the answers of a strategy; kept is the least-squares table B⁺z."""
 
-    Attributes:
-        clique: the attributes of the table measured.
-        strategy: B over that table, normalised.
-        share: part of the budget; noise of variance 1/(β · share) is added to each answer.
-    """
-
-    clique: Clique
-    strategy: Strategy
-    share: float
+    clique: Clique  # the attributes of the table measured
+    strategy: Strategy  # B over that table, normalised
+    share: float  # part of the budget; noise of variance 1/(β · share) is added to each answer
 
 
 class Mechanism(Protocol):
@@ -92,19 +86,14 @@ class Mechanism(Protocol):
         """Return the measurements that the answers to one attribute set of a part depend on."""
 
     def on_grid(self, grid_bits: int) -> Mechanism:
-        """Return the mechanism with integer strategies, ready to be measured.
-
-        Their coefficients have at most ``grid_bits`` bits together.
+        """Return the mechanism with integer strategies of at most ``grid_bits`` bits together.
 
         Raises:
             ResourceExceeded: too many cells.
         """
 
     def answers(self, part: int, index: int, kept: Mapping[int, Array]) -> Array:
-        """Return answers to all queries of one attribute set of a part, from the kept estimates.
-
-        Shape (m,), in the order of the queries' products.
-        """
+        """Return the answers (m,) of one attribute set from kept estimates, in product order."""
 
     def variances(self, part: int, index: int) -> Array:
         """Return the variance (rows²) of each of those answers at privacy cost 1, shape (m,)."""
@@ -208,21 +197,13 @@ CACHE_BYTES = 2**27
 
 @dataclass(frozen=True, eq=False)
 class TableMechanism:
-    """A mechanism that answers every attribute set from one measured table.
-
-    Attributes:
-        workload: what is answered.
-        clique: the attributes of the table, at least those that some query depends on.
-        strategy: what is measured; its row space holds all queries.
-        lower_bound: no mechanism at privacy cost 1 has a smaller total error.
-        status: what the solver could say.
-    """
+    """A mechanism that answers every attribute set from one measured table."""
 
     workload: QueryWorkload
-    clique: Clique
-    strategy: Strategy
-    lower_bound: float
-    status: Status = Status.RESTRICTED
+    clique: Clique  # the attributes of the table, at least those that some query depends on
+    strategy: Strategy  # what is measured; its row space holds all queries
+    lower_bound: float  # no mechanism at privacy cost 1 has a smaller total error
+    status: Status = Status.RESTRICTED  # what the solver could say
     _cache: ArrayCache = field(default_factory=lambda: ArrayCache(CACHE_BYTES), repr=False)
 
     @cached_property
@@ -266,10 +247,7 @@ class TableMechanism:
         return reduce(np.multiply.outer, self._pieces(part, index)).reshape(-1)
 
     def largest_variance(self) -> tuple[float, bool]:
-        """Return the largest variance of all queries at cost 1, which is exact.
-
-        The factors are not negative, so their largest values multiply.
-        """
+        """Return the largest variance at cost 1; exact, as factors are not negative."""
         products = (
             math.prod(float(piece.max()) for piece in self._pieces(part, index))
             for part, index, _ in self.workload.sets()
@@ -392,7 +370,6 @@ def _family_bound(queries: Queries) -> float:
 
 
 # The full problem solved on the table over all attributes in use.
-#
 # Splitting a workload by residual spaces costs a few percent where one attribute, or a small
 # domain, is all there is; there the full problem can be solved as it is (OPT_0 of McKenna et al.).
 

@@ -26,7 +26,6 @@ from adaptive_qs.workload.axes import Marginal
 from adaptive_qs.workload.residuals import CenteredAxis, CenteredQueries, Subworkload, Term
 
 # Products: the optimum of a Kronecker product is the product of the optima.
-#
 # Primal and dual both factor: if V_k is feasible for G_k with tr(G_k V_k⁺) = L_k, then ⊗V_k is
 # feasible for ⊗G_k with ΠL_k, and lower bounds multiply likewise. A sum of products is a product
 # wherever its terms differ along one axis only: A⊗B + A⊗C = A⊗(B + C).
@@ -34,15 +33,10 @@ from adaptive_qs.workload.residuals import CenteredAxis, CenteredQueries, Subwor
 
 @dataclass(frozen=True)
 class Piece:
-    """A Kronecker factor of a subworkload that is no product itself.
+    """A Kronecker factor of a subworkload that is no product itself."""
 
-    Attributes:
-        axes: positions of its axes in the whole, consecutive.
-        subworkload: over those axes, the scales of its terms adding up to 1.
-    """
-
-    axes: tuple[int, ...]
-    subworkload: Subworkload
+    axes: tuple[int, ...]  # positions of its axes in the whole, consecutive
+    subworkload: Subworkload  # over those axes, the scales of its terms adding up to 1
 
     @property
     def key(self) -> frozenset[tuple[Factors, float]]:
@@ -167,10 +161,7 @@ class SolveCache:
         return len(self._solutions)
 
     def get(self, key: Hashable, solve: Callable[[], Solution]) -> Solution:
-        """Return the solution of a problem; solve it if it is new.
-
-        Solved at most once for each key, which holds all that it depends on, unless it raises.
-        """
+        """Return a solution; solve once, unless that raises, for a key of all it depends on."""
         with self._lock:
             own = self._locks.setdefault(key, Lock())
         with own:
@@ -224,10 +215,7 @@ def check_queries(subworkload: Subworkload, settings: SolverSettings) -> None:
 
 
 def check_dense(shape: tuple[int, ...], settings: SolverSettings) -> None:
-    """Refuse (ResourceExceeded) a Gram matrix over cells of a shape, before it is made.
-
-    It must fit, with symmetries that may make it small enough.
-    """
+    """Refuse (ResourceExceeded) a Gram matrix to be made that does not fit even with symmetries."""
     cells = math.prod(shape)
     needed = _DENSE_COPIES * 8 * cells**2
     if needed > settings.max_bytes:

@@ -39,7 +39,6 @@ from adaptive_qs.workload.residuals import Decomposition, Subworkload
 from adaptive_qs.workload.workload import QueryWorkload
 
 # A mechanism that measures every residual on its own, whatever solver chose the strategies.
-#
 # The noise of residual τ spreads evenly over the axes outside τ, so a product of queries on γ ⊇ τ
 # sees it as σ²_τ · diag(Q V⁺_τ Qᵀ) over the axes of τ times the squared means of the others; the
 # variances of the residuals in γ add up (He et al., Algorithm 1).
@@ -55,19 +54,12 @@ EXACT_QUERIES = 20_000_000
 
 @dataclass(frozen=True, eq=False)
 class ResidualMechanism:
-    """Independent measurements of residuals that together answer a workload.
+    """Independent measurements of residuals that together answer a workload."""
 
-    Attributes:
-        decomposition: the residuals, their classes and scales.
-        solutions: one for each class, at privacy cost 1.
-        shares: shape (residuals,): part of the budget each residual gets; positive, sum 1.
-        any_bound: no matrix mechanism of any kind has a smaller total error; 0 where unknown.
-    """
-
-    decomposition: Decomposition
-    solutions: tuple[Solution, ...]
-    shares: Array
-    any_bound: float = 0.0
+    decomposition: Decomposition  # the residuals, their classes and scales
+    solutions: tuple[Solution, ...]  # one for each class, at privacy cost 1
+    shares: Array  # shape (residuals,): part of the budget each residual gets; positive, sum 1
+    any_bound: float = 0.0  # no matrix mechanism has a smaller total error; 0 where unknown
     _cache: ArrayCache = field(default_factory=lambda: ArrayCache(VARIANCE_BYTES), repr=False)
 
     @property
@@ -265,7 +257,6 @@ class ResidualMechanism:
 
 
 # QuerySmasher: one strategy for each residual space, stitched together (He et al., section 6.4).
-#
 # Residual τ has a strategy of privacy cost 1 and squared error L_τ. Measured with a share s_τ of
 # the budget β its error is L_τ/(βs_τ); the total is least for s_τ = √L_τ / Σ√L, namely (Σ√L)²/β.
 # The same sum over lower bounds of L_τ bounds every mechanism that treats residual spaces

@@ -20,17 +20,11 @@ from adaptive_qs.workload.matrices import Queries
 
 @dataclass(frozen=True)
 class SolverSettings:
-    """Limits shared by all solvers.
+    """Limits shared by all solvers."""
 
-    Attributes:
-        gap: stop once objective / lower_bound − 1 is at most this (on the squared error).
-        max_iterations: stop there in any case, with the gap reached by then.
-        max_bytes: most memory one subworkload may take.
-    """
-
-    gap: float = 1e-4
-    max_iterations: int = 1_000
-    max_bytes: int = 4 * 2**30
+    gap: float = 1e-4  # stop if objective / lower_bound − 1 is at most this (on the squared error)
+    max_iterations: int = 1_000  # stop there in any case, with the gap reached by then
+    max_bytes: int = 4 * 2**30  # most memory one subworkload may take
 
     def can_measure(self, cells: int) -> bool:
         """Return whether a dense factor over this many cells fits in memory when measured."""
@@ -40,7 +34,6 @@ class SolverSettings:
 
 
 # Strategy matrices as Kronecker products of factors, and what their noise does to a table.
-#
 # A strategy B = ⊗B_k measures Bx with independent noise of unit variance. Each factor covers one or
 # several consecutive axes of the table and has largest column norm 1; so has the product. From the
 # measurement the table is estimated as B⁺z, with covariance V⁺ = ⊗V_k⁺, V_k = B_kᵀB_k.
@@ -127,13 +120,9 @@ class Factor:
     # which cannot be negative.
 
     def variances(self, queries: Sequence[Queries | None]) -> Array:
-        """Return the variances of a product of queries.
+        """Return the variances of a product of queries, one axis for each family that is not None.
 
-        Args:
-            queries: one family of one attribute for each axis covered; None sums the axis out.
-
-        Returns:
-            One axis for each family that is not None.
+        There is one family of one attribute for each axis covered; None sums the axis out.
         """
         of = queries[0] if len(queries) == 1 else None
         by_length = None if of is None else self.arc_variances(of)
@@ -154,10 +143,7 @@ class Factor:
         return float(self.variances(queries).max())
 
     def arc_variances(self, queries: Queries) -> Array | None:
-        """Return the variance of an arc of every length 0, 1, ..., wherever it lies.
-
-        None if it depends on where an arc lies, or if the queries are no arcs.
-        """
+        """Return variances of arcs of length 0, 1, ... if their places do not matter; else None."""
         return None
 
     def restored(self, columns: Array) -> Array:
@@ -184,10 +170,7 @@ BLOCK = 2**23
 
 
 def root_squares(queries: Sequence[Queries], root: Array) -> Array:
-    """Return Σ over the last axis of (⊗Q root)², for root of shape (*axes, columns).
-
-    The families together cover the axes but the last.
-    """
+    """Return Σ (⊗Q root)² over the last axis of ``root``; the families cover all axes before it."""
     counts = tuple(of.num_queries for of in queries)
     total = np.zeros(counts)
     step = max(1, BLOCK // max(1, math.prod(counts)))
@@ -223,17 +206,11 @@ def circulant_arcs(kernel: Array) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class DenseFactor(Factor):
-    """Any matrix, normalised.
+    """Any matrix, normalised."""
 
-    Attributes:
-        matrix: B_k up to a scale, shape (rows, Πshape), not zero.
-        shape: sizes of the axes covered.
-        gram_inverse: V_k⁺ of the *unnormalised* matrix where the solver knows it.
-    """
-
-    matrix: Array
-    shape: tuple[int, ...]
-    gram_inverse: Array | None = field(default=None, repr=False)
+    matrix: Array  # B_k up to a scale, shape (rows, Πshape), not zero
+    shape: tuple[int, ...]  # sizes of the axes covered
+    gram_inverse: Array | None = field(default=None, repr=False)  # V_k⁺, not normalised, if known
 
     def __post_init__(self) -> None:
         matrix = np.asarray(self.matrix, dtype=np.float64)
@@ -267,10 +244,7 @@ class DenseFactor(Factor):
 
 @dataclass(frozen=True)
 class CenteringFactor(Factor):
-    """B = √(n/(n−1)) Π, n ≥ 2: the optimum for marginals (ResidualPlanner), without a solver.
-
-    M = nI − 11ᵀ.
-    """
+    """B = √(n/(n−1)) Π, M = nI − 11ᵀ, n ≥ 2: the optimum for marginals (ResidualPlanner)."""
 
     size: int
     is_exact = True
@@ -411,22 +385,13 @@ class Status(StrEnum):
 
 @dataclass(frozen=True)
 class Solution:
-    """A strategy at privacy cost 1, its error, and a bound that no strategy beats.
+    """A strategy at privacy cost 1, its error, and a bound that no strategy beats."""
 
-    Attributes:
-        strategy: normalised: the largest column norm is 1, so noise of variance σ² costs β = 1/σ².
-        objective: Σ weight · variance (rows²) over the queries with unit noise variance,
-            tr(G V⁺) with V = BᵀB.
-        lower_bound: no strategy of the same problem at privacy cost 1 has a smaller objective.
-        status: what the solver can say.
-        iterations: how many the solver took; 0 for a closed form.
-    """
-
-    strategy: Strategy
-    objective: float
-    lower_bound: float
-    status: Status
-    iterations: int = 0
+    strategy: Strategy  # of largest column norm 1, so noise of variance σ² costs β = 1/σ²
+    objective: float  # tr(G V⁺), V = BᵀB: Σ weight · variance (rows²) at unit noise variance
+    lower_bound: float  # no strategy of the same problem at privacy cost 1 has a smaller objective
+    status: Status  # what the solver can say
+    iterations: int = 0  # how many the solver took; 0 for a closed form
 
     @property
     def gap(self) -> float:

@@ -29,8 +29,7 @@ from adaptive_qs.table.files import atomic_writer, compute_sha256, sealed_digest
 
 MOST_RATIO = 200
 """Greatest ratio of a long text to its compressed bytes. Equal charges compress 50 times, lists of
-columns 8 times; only a bomb compresses 1,000 times.
-"""
+columns 8 times; only a bomb compresses 1,000 times."""
 
 DAMAGE = (
     zipfile.BadZipFile, zlib.error, EOFError, KeyError, NotImplementedError, RuntimeError,
@@ -63,10 +62,7 @@ def check_archive_name(path: str | Path) -> None:
 
 
 def write_archive(path: str | Path, members: Members, replace: bool = True) -> None:
-    """Write an archive of these members, whole or not at all; raise InputError if that fails.
-
-    Its bytes depend on neither the time nor the system.
-    """
+    """Write an archive of these members, whole or not at all; raise InputError if that fails."""
     check_archive_name(path)
     with atomic_writer(path, replace) as file:
         _pack(file, members)
@@ -209,12 +205,9 @@ def _refuse_additions(archive: zipfile.ZipFile) -> None:
 
 
 class _Guarded(io.FileIO):
-    """A file of which one call reads at most ``most_bytes`` (None for no limit).
+    """A file of which one call reads at most ``most_bytes`` (None for no limit)."""
 
-    The list of about 500 members fits; releases have 9.
-    """
-
-    most_bytes: int | None = 2**16 + 2**7
+    most_bytes: int | None = 2**16 + 2**7  # a list of 500 members fits; releases have 9
 
     def read(self, size: int | None = -1, /) -> bytes:
         """Return this number of bytes, or the rest; raise BadZipFile if they are too many."""

@@ -58,23 +58,14 @@ LIMIT = 700.0
 
 @dataclass(frozen=True)
 class Inside:
-    """The distribution of the values of one column inside its codes.
-
-    Attributes:
-        column: The column.
-        starts: First point of every cell, ascending, code by code, shape (cells,).
-        widths: Number of points of every cell.
-        ends: Cumulated probabilities: those of the cells of code c lead from c to c + 1.
-        first: Position of the first cell of every code, and of the end, shape (codes + 1,).
-        endings: Remainder, modulus and probability of each ending in cells of several points.
-    """
+    """The distribution of the values of one column inside its codes."""
 
     column: RangeColumn
-    starts: Points
-    widths: Points
-    ends: Array
-    first: Points
-    endings: tuple[tuple[int, int, float], ...]
+    starts: Points  # first point of every cell, ascending, code by code, shape (cells,)
+    widths: Points  # number of points of every cell
+    ends: Array  # cumulated probabilities: cells of code c lead from c to c + 1
+    first: Points  # position of the first cell of every code, and of the end, shape (codes + 1,)
+    endings: tuple[tuple[int, int, float], ...]  # remainder, modulus, probability; of wide cells
 
     def draw(self, codes: Points, rng: np.random.Generator) -> pa.Array:
         """Draw values for codes that have some, shape (rows,)."""
@@ -160,10 +151,7 @@ def inside(column: RangeColumn, counts: Array) -> Inside:
 def sort_inside(
     column: ColumnBase, codes: NDArray[Any], values: pa.Array, places: Array | None
 ) -> pa.Array:
-    """Return values exchanged among rows of one code, so that they ascend with ``places``.
-
-    Values of rows without a place (NaN) stay.
-    """
+    """Return values exchanged inside codes, to ascend with ``places``; values at NaN stay."""
     rows = np.flatnonzero(~np.isnan(places)) if places is not None else np.zeros(0, np.int64)
     if places is None or not rows.size or (found := normalise(values.take(rows))) is None:
         return values
@@ -184,17 +172,12 @@ def _normal(density: Array, owner: Points, totals: Array) -> Array:
 
 @dataclass(frozen=True)
 class _Heaps:
-    """Rows on single points of codes that have several.
+    """Rows on single points of codes that have several."""
 
-    Attributes:
-        points, codes, rows: Of each heap, shape (heaps,).
-        of_codes: Rows on heaps in every code, no more than the code has.
-    """
-
-    points: Points
+    points: Points  # of each heap, shape (heaps,), as codes and rows
     codes: Points
     rows: Array
-    of_codes: Array
+    of_codes: Array  # rows on heaps in every code, no more than the code has
 
     @classmethod
     def of(cls, column: RangeColumn, first: Points, last: Points, counts: Array) -> _Heaps:
@@ -230,20 +213,16 @@ class _Heaps:
 class _Shape:
     """Densities inside codes, in proportion to exp(slope · y), y = arsinh((x − middle) / unit).
 
-    Attributes:
-        column: The column.
-        first, last: Points of every code.
-        middles, units: Median and half the distance of the quartiles of the column, and for tails
-            the end where they begin and their own scale, shape (codes,).
-        slopes: Slopes of the logarithm of the density in y, shape (codes,).
+    Middles and units are the median and half the distance of the quartiles of the column; for tails
+    the end where they begin and their own scale. All have shape (codes,).
     """
 
     column: RangeColumn
-    first: Points
+    first: Points  # first point of every code
     last: Points
     middles: Array
     units: Array
-    slopes: Array
+    slopes: Array  # of the logarithm of the density in y
 
     @classmethod
     def of(cls, column: RangeColumn, first: Points, last: Points, counts: Array) -> _Shape:

@@ -97,15 +97,10 @@ def quantile_cuts(values: Floats, weights: Floats, bins: int) -> list[float]:
 
 @dataclass(frozen=True)
 class Grid:
-    """Multiples of a step, or all doubles.
+    """Multiples of a step, or all doubles."""
 
-    Attributes:
-        decimals: Decimal places of all numbers, or None for all doubles.
-        multiple: The step in units of 10^-decimals.
-    """
-
-    decimals: int | None
-    multiple: int = 1
+    decimals: int | None  # decimal places of all numbers, or None for all doubles
+    multiple: int = 1  # the step in units of 10^-decimals
 
     @property
     def step(self) -> float:
@@ -134,9 +129,7 @@ class Grid:
 def find_grid(values: NDArray[np.float64], decimals: int) -> Grid:
     """Return the widest grid for all values with a usual step, such as 0.05, 0.125 or 0.2.
 
-    Args:
-        values: Distinct values, below 2^53 in units of 10^-decimals, shape (n,).
-        decimals: Decimal places with which all of them are written.
+    The distinct values (n,) have ``decimals`` places and are below 2^53 in units of the last.
     """
     units = np.rint(values * 10**decimals).astype(np.int64)
     common = int(np.gcd.reduce(units))
@@ -197,17 +190,13 @@ YEARS = (1500, 2100)
 
 @dataclass(frozen=True)
 class _Part:
-    """Distinct values between two that have bins of their own, or beyond the outermost.
-
-    ``floor`` is the end of the bin before, ``ceiling`` the start of the bin after, both infinite if
-    there is none. A gap next to the values is wide from ``narrow`` times their width on.
-    """
+    """Distinct values between two that have bins of their own, or beyond the outermost."""
 
     values: Floats
     weights: Floats
-    floor: float
-    ceiling: float
-    narrow: float
+    floor: float  # end of the bin before, infinite if there is none
+    ceiling: float  # start of the bin after, infinite if there is none
+    narrow: float  # a gap next to the values is wide from this many times their width on
 
     @property
     def mass(self) -> float:
@@ -240,15 +229,9 @@ def propose_edges(
     """Return ends of bins [edge, next edge), the last one closed, that hold all values.
 
     A value gets a bin of its own if it fills one on average, is a peak, or lies far beyond all
-    others in several rows; so does every value if they are few. The other bins hold about equal
-    shares, with finer ones in long tails, and end at round numbers.
-
-    Args:
-        values: Distinct values of the column.
-        weights: Rows with each.
-        grid: Where all values lie.
-        bins: The most bins, at least 1.
-        codes: The most bins if every value has one.
+    others in several rows; so does every value if they are at most ``codes``. The other bins hold
+    about equal shares, with finer ones in long tails, and end at round numbers. ``bins`` is at
+    least 1.
     """
     atoms = list(range(len(values)))
     parts = _between(values, weights, atoms, grid, bins)
@@ -337,10 +320,7 @@ def private_heaps(
 
 
 def year_starts(values: Floats, weights: Floats) -> list[int] | None:
-    """Return first values of bins of a round number of years, for integers that are years.
-
-    The last one is the end of the last bin. None if they are no years.
-    """
+    """Return first years of bins of round numbers of years, and their end; None without years."""
     low, high, rows = int(values[0]), int(values[-1]), int(weights.sum())
     if len(values) < 2 or low < YEARS[0] or high > YEARS[1]:
         return None

@@ -282,7 +282,6 @@ def as_identifiers(values: pa.Array) -> tuple[pa.StringArray, str]:
 
 
 # Columns of Python objects: each cell becomes a typed value by its own type alone.
-#
 # A column of objects can hold text, booleans, numbers and dates. No type is inferred for the
 # column: the other cells of a column must not change how a row is read, or one row of
 # another type would re-code all others, and no noise would hide it.
@@ -294,15 +293,10 @@ Parted = Iterator[tuple[NDArray[np.bool_], pa.Array]]
 
 @dataclass(frozen=True)
 class MixedCells:
-    """Cells of several types.
+    """Cells of several types."""
 
-    Attributes:
-        parts: Arrays of one type each; together they hold the distinct cells, in any order.
-        indices: Which cell of the joined parts each row has, -1 for none, shape (rows,).
-    """
-
-    parts: tuple[pa.Array, ...]
-    indices: NDArray[np.int64]
+    parts: tuple[pa.Array, ...]  # one type each; together the distinct cells, in any order
+    indices: NDArray[np.int64]  # cell of the joined parts of each row, -1 for none, shape (rows,)
 
     def __len__(self) -> int:
         return len(self.indices)

@@ -124,8 +124,7 @@ class CodedTable:
 BLOCK_ROWS = 2**16
 """Rows of a block, which stays in the processor's cache while all cliques are counted."""
 LISTED_CELLS = 2**26
-"""Cells of a marginal up to which each has a place while rows are counted; larger ones are sorted.
-"""
+"""Cells of a marginal up to which each has a place while rows are counted; others are sorted."""
 
 
 class Blocks(Protocol):
@@ -240,10 +239,7 @@ def count_block(
 ) -> None:
     """Add some rows to their marginal, in place.
 
-    Args:
-        columns: Codes of the marginal's attributes.
-        counts: The contiguous marginal, one axis per attribute, of at most 2³² cells.
-        cells: Room for one integer per row.
+    It is contiguous and has at most 2³² cells. ``cells`` has room for one integer per row.
     """
     if counts.size > 2**32:
         raise ResourceExceeded("a marginal has more cells than 2**32: request fewer ways")
@@ -407,10 +403,7 @@ class MarginalCounter:
                 self._kept[clique] = counts.astype(self._dtype)
 
     def _keep_listed(self, clique: Clique, occupied: Occupied) -> None:
-        """Keep occupied cells if they fit.
-
-        Position and count take at most 12 bytes, for which a kept count is planned.
-        """
+        """Keep occupied cells that fit; position and count fit the planned 12 bytes."""
         with self._lock:
             if occupied.cells.size <= self._left and clique not in self._listed:
                 self._left -= occupied.cells.size

@@ -33,19 +33,14 @@ Mask = NDArray[np.bool_]
 class Values(NamedTuple):
     """Values of one column in some rows or codes; arrays that broadcast.
 
-    Attributes:
-        low, high: Least and greatest possible value: numbers, moments in seconds since 1970, labels
-            by their positions in the list.
-        known: Whether it can be compared: it is neither missing nor unknown.
-        named: Whether it has a label, as the catch-all has.
-        missing: Whether there is none.
+    Numbers are themselves, moments seconds since 1970, labels their positions in the list.
     """
 
-    low: NDArray[Any]
-    high: NDArray[Any]
-    known: Mask
-    named: Mask
-    missing: Mask
+    low: NDArray[Any]  # least possible value
+    high: NDArray[Any]  # greatest possible value
+    known: Mask  # whether it can be compared: it is neither missing nor unknown
+    named: Mask  # whether it has a label, as the catch-all has
+    missing: Mask  # whether there is none
 
     def reshaped(self, shape: tuple[int, ...]) -> Values:
         """Return the same values along one axis."""
@@ -111,21 +106,13 @@ def partition_values(
 
 @dataclass(frozen=True, eq=False)
 class Cases:
-    """The values of a column, as a condition distinguishes them.
-
-    Attributes:
-        column: The column.
-        pieces: Intervals of values that no constant cuts.
-        code_of: Code of each piece, ascending.
-        share: Part of the values of its code in each piece.
-        case_of: Case of each piece.
-    """
+    """The values of a column, as a condition distinguishes them."""
 
     column: ColumnBase
-    pieces: Values
-    code_of: NDArray[np.integer]
-    share: NDArray[np.float64]
-    case_of: NDArray[np.intp]
+    pieces: Values  # intervals of values that no constant cuts
+    code_of: NDArray[np.integer]  # code of each piece, ascending
+    share: NDArray[np.float64]  # part of the values of its code in each piece
+    case_of: NDArray[np.intp]  # case of each piece
 
     @classmethod
     def from_limits(cls, column: ColumnBase, limits: Iterable[float]) -> tuple[Cases, Values]:
@@ -204,20 +191,15 @@ class Outcome(NamedTuple):
 
 @dataclass(frozen=True)
 class Operand:
-    """A column, a constant, or an operation ("+", "-", "*", "/"), with a value in every row.
-
-    A constant is a number, a moment or the position of a label; added to a date, it can be calendar
-    ``months`` instead. Moments of a column are counted in ``unit`` seconds, ``whole`` ones if its
-    values are days.
-    """
+    """A column, a constant, or an operation ("+", "-", "*", "/"), with a value in every row."""
 
     column_name: str | None = None
-    constant: float | None = None
+    constant: float | None = None  # a number, a moment or the position of a label
     sign: str = ""
     operands: tuple[Any, ...] = ()
-    unit: int = 1
-    whole: bool = True
-    months: int = 0
+    unit: int = 1  # seconds in which moments of a column are counted
+    whole: bool = True  # whether these are whole, as values are days
+    months: int = 0  # calendar months, a constant that is added to a date
 
     def columns(self) -> Iterator[str]:
         """Yield the columns whose values it takes."""
@@ -314,17 +296,13 @@ class Condition:
 
 @dataclass(frozen=True)
 class Comparison(Condition):
-    """Two operands compared by "<", "<=", "=" or "!=".
-
-    Sides that differ by at most ``slack`` count as equal. With ``labels``, the catch-all counts as
-    a value like others.
-    """
+    """Two operands compared by "<", "<=", "=" or "!="."""
 
     sign: str
     left: Operand
     right: Operand
-    slack: float = 0.0
-    labels: bool = False
+    slack: float = 0.0  # sides that differ by at most this count as equal
+    labels: bool = False  # whether the catch-all counts as a value like others
 
     def named(self) -> Iterator[str]:
         """Yield the columns of both sides."""
@@ -446,15 +424,10 @@ def both(parts: tuple[Condition, ...]) -> Condition:
 
 @dataclass(frozen=True)
 class Determination:
-    """A rule that some columns determine the value of another.
+    """A rule that some columns determine the value of another."""
 
-    Attributes:
-        lefts: The determining columns.
-        right: The determined one.
-    """
-
-    lefts: tuple[str, ...]
-    right: str
+    lefts: tuple[str, ...]  # the determining columns
+    right: str  # the determined one
 
     def columns(self) -> tuple[str, ...]:
         """Return all columns, the determined one last."""

@@ -37,9 +37,8 @@ def choose_table(
 ) -> str:
     """Return the name of the table to read. Names in the file can be private and are not quoted.
 
-    Raises:
-        DataError: If there is none, none of the requested name, or several and no name was given,
-            or it is one of those ``refused``, with what to do.
+    Raise DataError if there is none, none of the requested name, or several and no name was given,
+    or it is one of those ``refused``, with what to do.
     """
     if requested is not None:
         if requested in refused:
@@ -109,13 +108,9 @@ def _blocks(rows: Iterator[Row]) -> Iterator[list[Row]]:
 
 
 class _Parts(zipfile.ZipFile):
-    """The parts of a workbook, checked for size and for XML entities before they are parsed.
+    """The parts of a workbook, checked for size and for XML entities before they are parsed."""
 
-    Attributes:
-        unread: Bytes of a sheet that were read since its last row.
-    """
-
-    unread = 0
+    unread = 0  # bytes of a sheet that were read since its last row
 
     def open(self, name: Any, *options: Any, **more: Any) -> Any:
         """Open a part; raise ValueError if it begins with a document type."""
@@ -142,18 +137,10 @@ class _Parts(zipfile.ZipFile):
 
 
 class Workbook:
-    """The sheets of a workbook, which openpyxl parses row by row.
-
-    Attributes:
-        sheets: The part of each sheet by its name, and whether the sheet is visible.
-    """
+    """The sheets of a workbook (part and visibility by name), which openpyxl parses row by row."""
 
     def __init__(self, path: Path, most_bytes: int) -> None:
-        """Find the sheets, and read the texts that cells share.
-
-        Raises:
-            ResourceExceeded: If the texts need more memory than ``most_bytes``.
-        """
+        """Find the sheets and shared texts; ResourceExceeded if these exceed ``most_bytes``."""
         from openpyxl.styles.stylesheet import apply_stylesheet
 
         self._path, self._reader = path, _read_manifest(path, most_bytes)
@@ -176,10 +163,8 @@ class Workbook:
         """Yield the number (from 1) and the values by column of each row that has a value.
 
         ``values_only`` names, by position, the columns in which formulas are refused: their values
-        can depend on other rows.
-
-        Raises:
-            DataError: If rows or cells are out of order or too many, or a row is too long.
+        can depend on other rows. Raise DataError if rows or cells are out of order or too many, or
+        a row is too long.
         """
         from openpyxl.worksheet._reader import WorkSheetParser
 

@@ -87,10 +87,8 @@ def read_dictionary(path: Path) -> dict[str, Entry]:
     """Return the entries of a data dictionary, by column.
 
     JSON has for each column a "description" and "values" (labels by codes, "min" and "max"). CSV
-    and Excel have a line for each code, with columns named name, code and label.
-
-    Raises:
-        InputError: If the file cannot be read or is no dictionary.
+    and Excel have a line for each code, with columns named name, code and label. Raise InputError
+    if the file cannot be read or is no dictionary.
     """
     found: dict[str, Entry] = {}
     if path.suffix.lower() == ".json":
@@ -123,12 +121,9 @@ def _texts(cells: Cells) -> list[str]:
 
 
 def read_pairs(folder: Path, name: str) -> list[list[str]]:
-    """Return the lines below the names in the CSV file of a rule's table.
+    """Return the lines below the names in a rule's CSV file; SchemaError if it is unreadable.
 
-    A release has the table, so a schema of others must not name a file elsewhere.
-
-    Raises:
-        SchemaError: If the file is not in the folder, is too large or cannot be read.
+    A release has the table, so a schema of others must not name a file outside of its folder.
     """
     path = folder / name
     try:

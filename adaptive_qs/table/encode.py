@@ -133,16 +133,10 @@ def read_table(
     """Return the codes of a table: a path, a pattern, a data frame, or codes under the same domain.
 
     A table is read in chunks; memory holds the codes and one chunk. Cells of CSV are text, stripped
-    of ASCII white space, and nothing about them is guessed. Columns can come in any order.
-
-    Args:
-        source: The table.
-        schema: A schema without open bins or values.
-        progress: Counts the bytes of a CSV file and the rows of anything else.
-        check_rows: Called with the number of rows so far; can end the reading by an exception.
-
-    Raises:
-        DataError: If the table is missing, damaged or empty, or does not fit the schema.
+    of ASCII white space, and nothing about them is guessed. Columns can come in any order. The
+    schema has no open bins or values. ``progress`` counts the bytes of a CSV file and the rows of
+    anything else. ``check_rows`` gets the number of rows so far and can raise to end the reading.
+    Raise DataError if the table is missing, damaged or empty, or does not fit the schema.
     """
     return read_with_amounts(source, schema, (), progress, check_rows=check_rows)[0]
 
@@ -259,8 +253,7 @@ def read_rows(
 ) -> Iterator[Chunk]:
     """Yield the cells of a schema's columns, chunk by chunk; arguments as for :func:`read_table`.
 
-    Raises:
-        DataError: If the table has other columns, or no rows.
+    Raise DataError if the table has other columns, or no rows.
     """
     check_names(source, schema.names, schema.set_aside)
     rows = 0
@@ -330,10 +323,8 @@ def decode(
     Numbers and moments are drawn from their bin or period, uniformly or by the ``drawers`` of their
     columns, column by column; inside a code they ascend with the ``places`` of the rows. Missing
     values are null, unknown values are the catch-all label. Encoding the result under the same
-    schema gives the same codes.
-
-    Raises:
-        SchemaError: If the table has another domain than the schema, or no row meets the rules.
+    schema gives the same codes. Raise SchemaError if the table has another domain than the schema,
+    or no row meets the rules.
     """
     if table.domain != schema.domain():
         raise SchemaError("the codes and the schema have different domains: use the same schema")

@@ -22,7 +22,6 @@ from adaptive_qs.errors import DataError, InputError, reason
 from adaptive_qs.machine import Fault, reach
 
 # Temporary files next to their targets: named after them, locked by their writer.
-#
 # A writer that is killed leaves its file behind. The lock is gone with it, so the next writer of
 # the same target distinguishes such a file from one that is still being written, and removes it.
 
@@ -35,11 +34,7 @@ def lock(handle: int, wait: bool = False) -> None:
 
 
 def create_partial(target: Path) -> tuple[int, Path]:
-    """Create an empty temporary file next to a target, which only its owner can read.
-
-    Returns:
-        A handle, which holds the lock until it is closed, and the path.
-    """
+    """Create a private empty file next to a target; return a handle that locks it, and its path."""
     remove_stale(target)
     while True:
         handle, name = tempfile.mkstemp(prefix=_prefix(target), suffix=SUFFIX, dir=target.parent)
@@ -199,11 +194,7 @@ def check_writable(path: str | Path) -> None:
 
 @contextmanager
 def claimed(path: str | Path) -> Iterator[None]:
-    """Keep other processes from starting work for the same output.
-
-    Raises:
-        InputError: If another process works for it, or it cannot be written.
-    """
+    """Claim an output; raise InputError if another process works for it or it cannot be written."""
     check_writable(path)
     lock = Path(path).parent / f"{_prefix(Path(path))}claim"
     try:
@@ -305,8 +296,7 @@ PARQUET_MAGIC = b"PAR1"
 def inside(path: str | Path) -> tuple[Path, str | None]:
     """Return the file, and the name of the table inside it if there is one.
 
-    Raises:
-        DataError: If it is no path; it is not quoted.
+    Raise DataError if it is no path; it is not quoted.
     """
     check_path("the table", path, DataError)
     file, found, name = str(path).rpartition("::")

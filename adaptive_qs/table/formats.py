@@ -63,10 +63,7 @@ def row_blocks(read: Callable[[int], bytes], size: int, delimiter: str = COMMA) 
 
 
 def one_ahead(items: Iterator[T]) -> Generator[T]:
-    """Yield the items while a thread prepares the next one.
-
-    The thread has ended when this generator has, at its end, by an error or closed.
-    """
+    """Yield items while a thread, which ends with this generator, prepares the next one."""
     with ThreadPool(1) as pool:
         coming = pool.submit(lambda: next(items, None))
         while (item := coming.result()) is not None:
@@ -365,8 +362,7 @@ def _rows_at_once(
 ) -> int:
     """Return how many rows of some columns to read in one step, at most ``BATCH_ROWS``.
 
-    Raises:
-        ResourceExceeded: If one of the chosen row groups needs more memory than this.
+    Raise ResourceExceeded if one of the chosen row groups needs more memory than this.
     """
     groups = [file.metadata.row_group(k) for k in chosen]
     cell, sizes = 0, [np.zeros(len(groups), np.int64)]
@@ -412,11 +408,7 @@ def _unpacked_bytes(raw: BinaryIO, chunk: pq.ColumnChunkMetaData) -> int:
 
 
 def _thrift_fields(data: bytes, place: int) -> tuple[dict[int, Any], int]:
-    """Parse a structure in the compact protocol of Thrift.
-
-    Returns:
-        Its 32-bit integers and inner structures by field number, and the position of its end.
-    """
+    """Parse a structure of Thrift's compact protocol; return integers, structures, and its end."""
     fields: dict[int, Any] = {}
     number = 0
     while byte := data[place]:

@@ -108,9 +108,8 @@ def _parser(start: str) -> Lark:
 def parse_rule(text: str, columns: Columns) -> Condition | Determination:
     """Return the meaning of a rule on the columns of a schema.
 
-    Raises:
-        InputError: If it is no rule, names an unknown column or value, or compares what cannot be
-            compared. The line begins with the rule.
+    Raise InputError if it is no rule, names an unknown column or value, or compares what cannot be
+    compared. The line begins with the rule.
     """
     return _parsed("rule", text, columns)
 

@@ -114,11 +114,9 @@ def join_tables(
 ) -> dict[str, Rows]:
     """Return the tables of a set as they are measured, by name, root first.
 
-    Tables with children are held in memory; others are read once to count their rows, and again
-    with what is returned.
-
-    The private tables are of any kind but coded ones, with the same rows at each reading. The keys
-    of each may take ``most_bytes``. If ``bounded``, rows are left out that exceed ``most`` or whose
+    Tables with children are held in memory, their keys in at most ``most_bytes`` each; others are
+    read once to count their rows, and again with what is returned. No table is coded, and each has
+    the same rows at each reading. If ``bounded``, rows are left out that exceed ``most`` or whose
     parent is left out.
 
     Raises:
@@ -160,27 +158,16 @@ def join_tables(
 
 @dataclass(frozen=True, repr=False)
 class HeldRows(Rows):
-    """Rows of a table in memory, behind the columns of their ancestors; private.
+    """Rows of a table in memory, behind the columns of their ancestors; private."""
 
-    Attributes:
-        label: The table, for messages.
-        key: Column that identifies the rows.
-        person: Column that names the row of the parent; None for the root.
-        keys: The identifiers of the rows.
-        cells: Own columns, and numbers of children, by name.
-        above: The rows of the parent.
-        places: Shape (rows,), the position of each row's parent in them.
-        keyed: Whether the key is read as one of the columns.
-    """
-
-    label: str
-    key: str
-    person: str | None
-    keys: pa.StringArray
-    cells: Mapping[str, Cells]
-    above: HeldRows | None
-    places: Places
-    keyed: bool = False
+    label: str  # the table, for messages
+    key: str  # column that identifies the rows
+    person: str | None  # column that names the row of the parent; None for the root
+    keys: pa.StringArray  # the identifiers of the rows
+    cells: Mapping[str, Cells]  # own columns, and numbers of children, by name
+    above: HeldRows | None  # the rows of the parent
+    places: Places  # shape (rows,), the position of each row's parent in them
+    keyed: bool = False  # whether the key is read as one of the columns
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -237,15 +224,12 @@ class HeldRows(Rows):
 
 @dataclass(frozen=True, repr=False)
 class JoinedRows(Rows):
-    """Rows of a table without children, behind the columns of their ancestors; private.
-
-    ``above`` has the rows of the parent that count; rows of other parents are left out.
-    """
+    """Rows of a table without children, behind the columns of their ancestors; private."""
 
     table: Any
     schema: TableSet
     name: str
-    above: HeldRows
+    above: HeldRows  # rows of the parent that count; rows of other parents are left out
 
     def __str__(self) -> str:
         return self.name

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     import pandas as pd  # type: ignore[import-untyped,unused-ignore]
 
 # Which rows of a person are kept.
-#
 # A person with more than K rows keeps the K whose marks are smallest. The mark of a row is a hash
 # of whose it is, of its cells (all that is measured or learnt of them), and of how many rows of
 # that person with the same cells there are before it. So the kept rows of a person are a function
@@ -61,13 +60,10 @@ PERSON_BYTES = 200
 
 @dataclass(frozen=True, repr=False)
 class ContributionBound(Rows):
-    """A source with at most K rows per person and without the person column.
-
-    The schema names the person column; its bins and values can be open.
-    """
+    """A source with at most K rows per person and without the person column."""
 
     source: Any
-    schema: Schema
+    schema: Schema  # names the person column; bins and values can be open
     kept: RowSelection
 
     @classmethod
@@ -173,10 +169,7 @@ def _chunks(
 
 @dataclass(frozen=True)
 class PersonIndex:
-    """The persons of a chunk and, for each row, the index of its person (private).
-
-    Persons are identifiers as text; one can occur twice.
-    """
+    """The persons of a chunk (texts, not always distinct) and the person of each row; private."""
 
     persons: pa.StringArray
     rows: Places
@@ -185,8 +178,7 @@ class PersonIndex:
     def from_cells(cls, name: str, cells: Cells, label: str, table: str | None = None) -> Self:
         """Build the index from the cells of a column of identifiers.
 
-        Raises:
-            DataError: If a cell is empty, or not exactly one identifier.
+        Raise DataError if a cell is empty, or not exactly one identifier.
         """
         kind, several = ("person", "persons") if table is None else ("key", f"rows of {table}")
         explain = partial(unreadable_column, label, name)
@@ -241,32 +233,21 @@ def _summed(parts: Sequence[pa.Table]) -> pa.Table:
 
 @dataclass(frozen=True)
 class RowSelection:
-    """The rows that count of persons with more than K; private.
+    """The rows that count of persons with more than K; private."""
 
-    Attributes:
-        names: These persons.
-        hashes: Hashes of their names.
-        equal: Place of a person and mark of the cells, for each group of equal rows.
-        quotas: Number of rows that count in each group.
-    """
-
-    names: pa.StringArray
-    hashes: Marks
-    equal: pd.MultiIndex
-    quotas: Places
+    names: pa.StringArray  # these persons
+    hashes: Marks  # hashes of their names
+    equal: pd.MultiIndex  # place of a person and mark of the cells, for each group of equal rows
+    quotas: Places  # number of rows that count in each group
 
     @classmethod
     def from_marks(
         cls, names: pa.StringArray, hashes: Marks, places: Places, marks: Marks, most: int
     ) -> Self:
-        """Choose the K rows of each person with the smallest hashes.
+        """Choose the ``most`` rows of each person with the smallest hashes.
 
-        Args:
-            names: Persons with more than K rows.
-            hashes: Hashes of their names.
-            places: The person of each of their rows.
-            marks: Marks of the cells of these rows.
-            most: K.
+        ``names``, with their hashes, have more rows than that. Each of their rows has the place of
+        its person and a mark of its cells.
         """
         import pandas as pd  # slow to import
 
@@ -283,11 +264,7 @@ class RowSelection:
         return cls(names, hashes, equal, quotas)
 
     def taken(self, places: Places, marks: Marks, left: Places, label: str) -> NDArray[np.bool_]:
-        """Mark the rows that count, and decrement ``left`` in place.
-
-        Raises:
-            DataError: If there was no such row before.
-        """
+        """Mark rows that count and decrement ``left`` in place; DataError if rows are new."""
         import pandas as pd
 
         which = self.equal.get_indexer(pd.MultiIndex.from_arrays([places, marks]))

@@ -87,11 +87,9 @@ def propose(table: Any, dictionary: Mapping[str, Entry] | None = None) -> Schema
 
     It reveals values and ranges of the data: it has open questions until its owner has answered
     them. Columns that look like identifiers or free text are not measured; they come back with new
-    keys or with empty cells. A public ``dictionary`` goes before what the rows show.
-
-    Raises:
-        DataError: If the table cannot be read, or has no header line, no rows, or no column that a
-            schema can describe.
+    keys or with empty cells. A public ``dictionary`` goes before what the rows show. Raise
+    DataError if the table cannot be read, or has no header line, no rows, or no column that a
+    schema can describe.
     """
     encoding = find_encoding(table)
     with open_source(table, Dialect(None, encoding, located=True)) as source:

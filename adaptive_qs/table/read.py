@@ -41,15 +41,12 @@ Cells: TypeAlias = pa.Array | pa.ChunkedArray | MixedCells
 
 @dataclass(frozen=True)
 class Chunk:
-    """Some rows of the requested columns, and how far the reading has come.
-
-    Of a table in several files, ``file`` is the one that holds the rows.
-    """
+    """Some rows of the requested columns, and how far the reading has come."""
 
     columns: tuple[Cells, ...]
     done: int
     total: int
-    file: str = ""
+    file: str = ""  # of several files, the one that holds the rows
 
 
 RowGroups: TypeAlias = tuple[int, ...] | None
@@ -96,8 +93,7 @@ READERS: Registry[Reader] = Registry(
         "DuckDB": "adaptive_qs.table.sql:DUCKDB_READER",
     }
 )
-"""The formats that are read, each a :class:`Reader`. Of a file with several
-tables one is named as FILE::NAME."""
+"""The formats that are read, each a :class:`Reader`. FILE::NAME is one of several tables."""
 
 
 class Rows:
@@ -153,15 +149,8 @@ def open_file(
 ) -> Iterator[Source]:
     """Yield a CSV or Parquet file, or a table inside a file (FILE::NAME), as a source.
 
-    The first bytes tell the format.
-
-    Args:
-        path: The file.
-        groups: What to read of a Parquet file.
-        dialect: The form of CSV; of .tsv files tabs separate cells.
-
-    Raises:
-        DataError: If the file cannot be read. Also raised while reading.
+    The first bytes tell the format. ``groups`` is what to read of a Parquet file. Tabs separate
+    .tsv files whatever the dialect. Raise DataError, also while reading, if it cannot be read.
     """
     path, name = inside(path)
     if os.path.exists(path) and not os.path.isfile(path):
@@ -380,8 +369,7 @@ def frame_source(table: Any) -> Source:
 def open_source(table: Any, dialect: Dialect | None = None) -> Iterator[Source]:
     """Yield a file, a folder or a pattern of files, or a data frame, as a source.
 
-    Raises:
-        DataError: If it is none of these; as for :func:`table_files` and :func:`open_file`.
+    Raise DataError if it is none of these; as for :func:`table_files` and :func:`open_file`.
     """
     opened: AbstractContextManager[Source]
     match table:

@@ -59,10 +59,8 @@ def _marked(schema: Schema, name: str, topic: Topic) -> str:
 def answer(schema: Schema, topic: Topic, text: str) -> Schema:
     """Return the schema with the answer to an open question, which each of its columns records.
 
-    An empty text accepts the proposal.
-
-    Raises:
-        InputError: If the text names no column or rule of the question, or cannot be followed.
+    An empty text accepts the proposal. Raise InputError if the text names no column or rule of the
+    question, or cannot be followed.
     """
     if topic not in (topics := open_topics(schema)):
         return schema  # an answer has removed what it was about

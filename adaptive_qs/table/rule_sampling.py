@@ -99,10 +99,7 @@ class _Drawn:
         return (self.column.resolution or 1.0) * (DAY if self.column.by_day else 1)
 
     def ends(self, rows: Indices) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return the least and the greatest amount in the bins of some rows.
-
-        They mean nothing if the value is missing.
-        """
+        """Return the least and the greatest amount in the bins of rows, if not missing."""
         codes = self.codes[rows]
         low, high = self.column.ends(np.where(codes < self.column.num_values, codes, 0))
         return low.astype(np.float64), high.astype(np.float64)
@@ -314,7 +311,6 @@ class _Repair:
 
 
 # Rows that meet a condition.
-#
 # A condition compares columns with constants. Two values of a column that lie on the same side of
 # every constant, or that are both missing, make it true together: they are of one *case*. All
 # values of a code are of one case, except in a bin that a constant cuts: there, each case has a
@@ -328,27 +324,19 @@ Columns that are absent are taken with every value."""
 
 @dataclass(frozen=True, eq=False)
 class Where:
-    """The rows of a schema that meet a condition.
-
-    Attributes:
-        condition: The condition.
-        places: Positions of the columns that it names.
-        cases: What it distinguishes of each.
-        met: Whether it is true, by the cases of these columns: one axis for each.
-    """
+    """The rows of a schema that meet a condition."""
 
     condition: Condition
-    places: tuple[int, ...]
-    cases: tuple[Cases, ...]
-    met: Mask
+    places: tuple[int, ...]  # positions of the columns that it names
+    cases: tuple[Cases, ...]  # what it distinguishes of each
+    met: Mask  # whether it is true, by the cases of these columns: one axis for each
 
     @classmethod
     def from_text(cls, text: str, columns: Sequence[ColumnBase]) -> Where:
         """Return the rows for which a condition is true; it is not true if it is unknown.
 
-        Raises:
-            InputError: If the text is no condition on these columns, compares two of them,
-                distinguishes too much, or is true for no row.
+        Raise InputError if the text is no condition on these columns, compares two of them,
+        distinguishes too much, or is true for no row.
         """
         by_name = {column.name: column for column in columns}
         condition = parse_condition(text, by_name)

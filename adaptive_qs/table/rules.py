@@ -41,14 +41,11 @@ MOST_TRIED = 10_000
 
 
 class AllowedCells(NamedTuple):
-    """The cells of some columns, in the order of the schema, that a rule allows.
-
-    ``allowed`` has one axis for each column; ``text`` is the rule.
-    """
+    """The cells of some columns, in the order of the schema, that a rule allows."""
 
     names: tuple[str, ...]
-    allowed: Mask
-    text: str
+    allowed: Mask  # one axis for each column
+    text: str  # the rule
 
     def over(self, names: Sequence[str]) -> Mask:
         """Return which cells of some of the columns are part of an allowed one."""
@@ -58,14 +55,11 @@ class AllowedCells(NamedTuple):
 
 @dataclass(frozen=True)
 class Computation:
-    """A column that is computed from others if all of these are known.
-
-    ``unit`` is the amount of the column in one of the computation: seconds of a day, or 1.
-    """
+    """A column that is computed from others if all of these are known."""
 
     column: ColumnBase
     source: Operand
-    unit: int
+    unit: int  # amount of the column in one of the computation: seconds of a day, or 1
 
     def amounts(self, row: Row) -> NDArray[np.float64]:
         """Return the computed amounts of rows, before rounding; NaN if an operand is unknown."""
@@ -75,14 +69,11 @@ class Computation:
 
 @dataclass(frozen=True)
 class Rule:
-    """One rule of a schema: its text and meaning.
-
-    Of a determination, ``table`` has the values that belong together, in the order of its columns.
-    """
+    """One rule of a schema: its text and meaning."""
 
     text: str
     meaning: Condition | Determination
-    table: tuple[tuple[str, ...], ...] = ()
+    table: tuple[tuple[str, ...], ...] = ()  # of a determination, in the order of its columns
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,8 +89,7 @@ class Ruleset:
     ) -> Ruleset:
         """Return the rules with these texts and tables on the columns of a schema.
 
-        Raises:
-            InputError: If one is no rule, is too large, contradicts another, or allows no row.
+        Raise InputError if one is no rule, is too large, contradicts another, or allows no row.
         """
         named = {column.name: column for column in columns}
         rules = [

@@ -39,8 +39,7 @@ AboutText = Annotated[Text, Field(min_length=1, max_length=4_000)]
 def resolve_about(given: Any) -> tuple[Mapping[str, str], str]:
     """Return a description of the data, a mapping or in a JSON file, and its name for messages.
 
-    Raises:
-        InputError: If the file cannot be read, or is a table, whose rows would be published.
+    Raise InputError if the file cannot be read, or is a table, whose rows would be published.
     """
     if isinstance(given, Mapping):
         return given, "about"
@@ -480,7 +479,6 @@ def describes_set(content: Any) -> bool:
 
 
 # The published JSON Schema of schema files, generated from the models.
-#
 # A test keeps the copy next to this module current; `scripts/make_reference.py` writes it.
 
 PUBLISHED = Path(__file__).with_name("schema.schema.json")

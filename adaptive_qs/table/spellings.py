@@ -82,10 +82,7 @@ class Span:
 
 
 def read_moments(distinct: pa.Array, way: str | None) -> NDArray[np.int64] | None:
-    """Return seconds since 1970 in local time and in UTC, shape (2, cells).
-
-    All cells have one format. Return None if a cell cannot be read.
-    """
+    """Return seconds since 1970, local and UTC, (2, cells); None unless cells have one format."""
     typed = pa.types.is_timestamp(distinct.type)
     if typed and way is not None:
         return None
@@ -178,10 +175,7 @@ def durations_spelled(values: Sequence[str]) -> str:
 
 
 def keys_spelled(values: Sequence[str], all_different: bool) -> str:
-    """Return why at least two values look like keys of records; else "".
-
-    No two rows share a value if they are ``all_different``.
-    """
+    """Return why values (no two rows share one if ``all_different``) look like keys; else ""."""
     long = r"\{?[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\}?|[0-9a-fA-F]{20,}"
     if all(re.fullmatch(long, value) for value in values):
         return "an identifier: UUIDs or other long codes"
@@ -262,15 +256,11 @@ def explain_unsupported(kind: pa.DataType) -> str:
 
 
 # The order of labels that begin by a number: "< 1 year", "18-24", "$20k+", "65 years and over".
-#
 # All must name the same unit, and the ranges follow one another.
 
 
 def in_order_of_numbers(labels: Sequence[str]) -> list[str] | None:
-    """Return the labels from the smallest to the largest, or None if that is not clear.
-
-    Hours of a clock (am, pm) have no order.
-    """
+    """Return labels from smallest to largest; None if unclear, as for hours of a clock (am, pm)."""
     ranges = {label: found for label in labels if (found := _range(label))}
     units = {unit for unit, _ in ranges.values()}
     if len(ranges) < len(labels) or len(units) > 1 or units & {"am", "pm"}:
@@ -354,10 +344,7 @@ Order = Callable[[str], Key | None]
 
 
 def in_natural_order(labels: Sequence[str]) -> list[str] | None:
-    """Return the labels from first to last, or None if no order fits all of them.
-
-    Weeks begin on Monday. A single label has no order.
-    """
+    """Return at least two labels in the order that fits all (weeks begin on Monday), or None."""
     if len(labels) < 2:
         return None
     letters = {label[:1] for label in labels}

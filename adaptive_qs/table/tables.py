@@ -76,20 +76,15 @@ class Key(BaseModel):
 class MeasuredTable(NamedTuple):
     """A table of a set as it is measured.
 
-    Attributes:
-        name: Its name in the set.
-        schema: Its own columns behind those of all ancestors, each table with its numbers of
-            children. The person column is the key of the parent.
-        given: Number of leading columns that come from ancestors.
-        rows_per_unit: Maximum number of its rows below one row of the root.
-        share: Part of the budget of the run.
+    The schema has the columns of all ancestors before its own, each table with its numbers of
+    children. Its person column is the key of the parent.
     """
 
     name: str
     schema: Schema
-    given: int
-    rows_per_unit: int
-    share: Fraction
+    given: int  # number of leading columns that come from ancestors
+    rows_per_unit: int  # maximum number of its rows below one row of the root
+    share: Fraction  # part of the budget of the run
 
 
 class TableSet(BaseModel):
@@ -434,7 +429,6 @@ def _refuse(error: ValidationError, source: str) -> NoReturn:
 
 
 # The published JSON Schema of schema files of sets of tables, generated from the models.
-#
 # A test keeps the copy next to this module current; `scripts/make_reference.py` writes it.
 
 PUBLISHED = Path(__file__).with_name("tables.schema.json")

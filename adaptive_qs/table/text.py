@@ -15,7 +15,6 @@ from typing import Literal, NamedTuple, cast, get_args
 from adaptive_qs.arguments import check_choice
 
 # Text that a spreadsheet program would run as a formula: how CSV writes it, and reads it back.
-#
 # A program that opens CSV as a sheet runs a cell that begins with =, +, - or @ (also in the wide
 # forms of East Asian scripts), after white space and quotation marks. Where a cell begins depends
 # on the separator that the program takes, which need not be the comma. So an apostrophe is put
@@ -35,21 +34,17 @@ INTEGER_WITH_EXPONENT = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)[eE][+-]?0*[0-9]{1,3}"
 
 
 class Dialect(NamedTuple):
-    """The form of CSV: what separates cells (commas if None), and the encoding (UTF-8 if None).
-
-    ``located`` if messages name rows, which count private ones: for the owner's eyes alone.
-    """
+    """The form of CSV: what separates cells (commas if None), and the encoding (UTF-8 if None)."""
 
     delimiter: str | None = None
     encoding: str | None = None
-    located: bool = False
+    located: bool = False  # messages name rows, which count private ones: for the owner alone
 
 
 def check_encoding(name: str) -> str:
     """Check that no row in this encoding can change how other rows are read; return its name.
 
-    Raises:
-        ValueError: If it is unknown, or has shifts or escapes.
+    Raise ValueError if it is unknown, or has shifts or escapes.
     """
     try:
         codecs.getincrementaldecoder(name)
@@ -164,13 +159,10 @@ GroupSign = Literal[",", ".", " ", "'"]
 
 @dataclass(frozen=True)
 class Spelling:
-    """The form of numbers in text: decimal sign, and sign between groups of three digits.
-
-    A cell may do without the groups. Other texts are no numbers.
-    """
+    """The form of numbers in text: decimal sign, and sign between groups of three digits."""
 
     decimal: DecimalSign = "."
-    thousands: GroupSign | Literal[""] = ""
+    thousands: GroupSign | Literal[""] = ""  # a cell may do without the groups
 
     @property
     def plain(self) -> bool:

@@ -251,7 +251,7 @@ def write_set(
 ) -> None:
     """Write the pages of several tables, by name, to one file that holds them.
 
-    Arguments and errors are those of :func:`write_table`. The pages of a table have the columns of
+    Arguments and errors are as for :func:`write_table`. The pages of a table have the columns of
     its schema, in that order.
     """
     kind = table_format(path)
@@ -372,7 +372,6 @@ def _sealing(path: str | Path, sealed: Sealed, replace_file: bool) -> Iterator[B
 
 
 # Sampled tables as the kind of data frame that the caller works with.
-#
 # A data frame has containers, some of which pandas infers from the cells: one row without a value
 # turns a column of int64 into float64, and one cell of text turns it into text. A sampled table
 # must not reveal them. So only the family of containers that the caller chose for a column is read
@@ -382,13 +381,10 @@ def _sealing(path: str | Path, sealed: Sealed, replace_file: bool) -> Iterator[B
 
 @dataclass(frozen=True)
 class Kind:
-    """The data frame library of a table, and the containers that the caller chose for columns.
-
-    Containers are categories, and nullable or Arrow types of pandas.
-    """
+    """The data frame library of a table, and the containers that the caller chose for columns."""
 
     library: Literal["pandas", "polars", "pyarrow", "codes"]
-    containers: Mapping[str, str] = field(default_factory=dict)
+    containers: Mapping[str, str] = field(default_factory=dict)  # category, nullable or Arrow
 
 
 def find_kind(table: Any) -> Kind:

@@ -25,14 +25,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class OrderedQueries(Queries):
-    """Queries on one attribute whose cells are in order.
-
-    Args:
-        size: cells of the attribute, n ≥ 1.
-
-    Raises:
-        ValueError: the size is not positive.
-    """
+    """Queries on one attribute whose ``size`` cells are in order; ValueError for less than one."""
 
     size: int = field()
 
@@ -163,10 +156,7 @@ class Range(OrderedQueries):
 
 
 class Circular(OrderedQueries):
-    """Arcs of a circle of cells: every start, and from there every length 1 .. n.
-
-    The arcs of length n are n queries with the same answer.
-    """
+    """Arcs of a circle of cells: every start, of every length 1 .. n; length n counts n times."""
 
     @property
     def num_queries(self) -> int:
@@ -239,13 +229,9 @@ def _delegated(name: str) -> Any:
 
 @dataclass(frozen=True)
 class FirstCells(OrderedQueries):
-    """Queries about the first of n cells; none of them counts the others.
+    """Queries about the first of n cells; none of them counts the others."""
 
-    Args:
-        queries: over the first cells.
-    """
-
-    queries: AxisQueries
+    queries: AxisQueries  # over the first cells
     is_partial = True
     is_binary, integral, num_queries = map(_delegated, ("is_binary", "integral", "num_queries"))
     arc_lengths, sums, squared_sums = map(_delegated, ("arc_lengths", "sums", "squared_sums"))
@@ -298,18 +284,10 @@ Levels = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class LevelQueries(Queries):
-    """Level ≤ c for every level c, over n_1 × n_2 cells that have one each; no level is empty.
+    """Level ≤ c for every level c, over n_1 × n_2 cells that have one each; no level is empty."""
 
-    Args:
-        first: cells of the first attribute, n_1 ≥ 1.
-        second: cells of the second, n_2 ≥ 1.
-
-    Raises:
-        ValueError: a size is not positive.
-    """
-
-    first: int
-    second: int
+    first: int  # cells of the first attribute, n_1 ≥ 1, or ValueError
+    second: int  # n_2
 
     def __post_init__(self) -> None:
         if min(self.shape) < 1:

@@ -52,24 +52,18 @@ RANDOM_QUERIES_PER_CELL = 3
 class Random(MatrixQueries):
     """Queries whose coefficients are 1 with some probability and 0 otherwise (He et al., sec. 8.1).
 
-    They are drawn from the seed and the shape alone, so all sets of attributes of one shape
-    have the same queries. This randomness is public: it decides queries, not answers.
-
-    Args:
-        shape: sizes of the attributes covered, in order.
-        probability: of a one, in (0, 1].
-        count: number of queries; None for ``RANDOM_QUERIES_PER_CELL`` times the cells.
-        seed: not negative.
+    They are drawn from the seed and the shape alone, so all sets of attributes of one shape have
+    the same queries. This randomness is public: it decides queries, not answers.
 
     Raises:
         WorkloadError: a parameter out of its range.
         ResourceExceeded: more than ``MAX_COEFFICIENTS`` coefficients.
     """
 
-    shape: tuple[int, ...]
-    probability: float = 0.3
-    count: int | None = None
-    seed: int = 0
+    shape: tuple[int, ...]  # sizes of the attributes covered, in order
+    probability: float = 0.3  # of a one, in (0, 1]
+    count: int | None = None  # None for ``RANDOM_QUERIES_PER_CELL`` times the cells
+    seed: int = 0  # not negative
 
     def __post_init__(self) -> None:
         if not 0 < self.probability <= 1:
@@ -135,11 +129,7 @@ class QueryFamily(BaseModel):
 
     @classmethod
     def of_name(cls, name: str) -> Self:
-        """Build the family of which a file gives the name alone.
-
-        Raises:
-            WorkloadError: it has a parameter without a default.
-        """
+        """Build a family from its name alone; WorkloadError if a parameter has no default."""
         return cls(family=name)
 
     def on_axis(self, attribute: Attribute, read: ReadMatrix) -> AxisQueries:
@@ -162,10 +152,9 @@ class QueryFamily(BaseModel):
     def on_set(self, shape: Shape, order: tuple[int, ...], read: ReadMatrix) -> Queries:
         """Return the queries on several attributes together, if the family is ``joint``.
 
-        Args:
-            shape: sizes of the attributes as the file lists them.
-            order: what sorts them: the queries are over the attributes in ascending order.
-            read: reads a matrix file; errors are as for :meth:`on_axis`.
+        ``shape`` has the sizes of the attributes as the file lists them, ``order`` what sorts them:
+        the queries are over the attributes in ascending order. ``read`` and errors are as for
+        :meth:`on_axis`.
         """
         raise NotImplementedError
 
@@ -370,11 +359,7 @@ QuerySpec = Annotated[str | BaseModel | dict[str, AttributeSpec], _Registered]
 
 
 def with_parameters(spec: AttributeSpec) -> QueryFamily:
-    """Return the family with its parameters, if only its name was given with the defaults.
-
-    Raises:
-        WorkloadError: it has parameters without defaults.
-    """
+    """Return a family; if only named, with default parameters (WorkloadError if it lacks some)."""
     if isinstance(spec, QueryFamily):
         return spec
     (name,) = family_names(spec)
@@ -394,12 +379,7 @@ def find_family(queries: Queries) -> str:
 
 
 class QueryMaker:
-    """Makes queries on a domain; equal ones are made once and shared.
-
-    Args:
-        domain: the attributes.
-        folder: where matrix files are.
-    """
+    """A maker of queries on a domain, with matrix files in ``folder``; equal ones are made once."""
 
     def __init__(self, domain: Domain, folder: Path = Path()) -> None:
         self.domain = domain
@@ -414,9 +394,7 @@ class QueryMaker:
     def joint(self, listed: tuple[int, ...], family: QueryFamily) -> Queries:
         """Return the joint queries on several attributes, over them in ascending order.
 
-        Args:
-            listed: positions in the domain, in the order in which the file lists them.
-            family: one that is joint; errors as :meth:`QueryFamily.on_set`.
+        ``listed`` has positions as in the file; errors are as for :meth:`QueryFamily.on_set`.
         """
         key = (family, self.domain.shape(listed), tuple(np.argsort(listed).tolist()))
         if key not in self._made:
@@ -435,7 +413,6 @@ class QueryMaker:
 
 
 # Queries on several attributes: products of families of one attribute, or one joint family.
-#
 # The queries of a product are ordered row-major: the last attribute varies fastest.
 
 Array = NDArray[np.float64]
@@ -447,15 +424,7 @@ def count_queries(queries: Sequence[Queries]) -> int:
 
 
 def answer_product(queries: Sequence[Queries], table: Array) -> Array:
-    """Return answers to a product of queries.
-
-    Args:
-        queries: factors that together cover the table's axes, in order.
-        table: one axis per attribute.
-
-    Returns:
-        Shape (m_1, ..., m_k), one axis per factor.
-    """
+    """Return answers (m_1, ..., m_k) to a product of queries that cover the table's axes."""
     for factor in queries:
         degree = len(factor.shape)
         if degree != 1 and degree != table.ndim:
@@ -467,12 +436,8 @@ def answer_product(queries: Sequence[Queries], table: Array) -> Array:
 def squares_product(queries: Sequence[Queries | None], covariance: Array) -> Array:
     """Return diag((⊗Q) C (⊗Q)ᵀ), the variances of the answers to a product of queries.
 
-    Args:
-        queries: one family of one attribute for each axis; None sums the axis out.
-        covariance: shape (n_1, ..., n_k, n_1, ..., n_k), symmetric.
-
-    Returns:
-        One axis for each family that is not None.
+    There is one family of one attribute for each axis; None sums the axis out, others have an axis
+    of the result. C has shape (n_1, ..., n_k, n_1, ..., n_k) and is symmetric.
     """
     k = len(queries)
     pairs = covariance.transpose([axis for i in range(k) for axis in (i, i + k)])

@@ -136,10 +136,7 @@ class Part(BaseModel):
     def marginals(
         self, domain: Domain, most: int | None = None
     ) -> list[list[tuple[Clique, float]]]:
-        """Return the cliques and their weights, of queries of any kind.
-
-        ``most`` is as for :meth:`Workload.all_ways`.
-        """
+        """Return weighted cliques of any queries; ``most`` is as for :meth:`Workload.all_ways`."""
         if self.attributes is None:
             every = Workload.all_ways(domain, self.ways or (), most)
             return [[(clique, self.weight * w) for clique, w in every.weights.items()]]
@@ -245,9 +242,7 @@ class WorkloadFile(BaseModel):
     def query_workload(self, domain: Domain, source: str = "workload") -> QueryWorkload:
         """Return the queries over a domain, in one part for each part and number of attributes.
 
-        Args:
-            domain: the attributes.
-            source: name of the file in errors; matrices of custom queries are in its folder.
+        ``source`` names the file in errors; matrices of custom queries are in its folder.
 
         Raises:
             WorkloadError: an attribute that the domain lacks or that cannot carry its queries, more
@@ -324,10 +319,8 @@ def split_workload(
 ) -> dict[str, Workload]:
     """Return the marginals of each table of a set: those with at least one of its own attributes.
 
-    Args:
-        spec: The workload. Numbers of ways stand for marginals of every table.
-        domains: The attributes of each table, by name, behind the attributes of its ancestors.
-        given: The number of attributes of the ancestors.
+    A domain has the attributes of the table behind the ``given`` attributes of its ancestors.
+    Numbers of ways stand for marginals of every table.
 
     Raises:
         WorkloadError: The workload requests more than marginals, has a target, names columns that
@@ -453,7 +446,6 @@ def _identity(queries: Queries) -> str:
 
 
 # The published JSON Schema of workload files, generated from the models.
-#
 # A test keeps the copy next to this module current; `scripts/make_reference.py` writes it.
 
 PUBLISHED = Path(__file__).with_name("workload.schema.json")

@@ -15,9 +15,8 @@ from adaptive_qs.workload.workload import LEAST_WEIGHT, MOST_WEIGHT, Workload
 
 Array = NDArray[np.float64]
 
-# The requested marginals and their sub-marginals may be measured. Sizes,
-# weights and ceilings decide which of them are left out, no row:
-#
+# The requested marginals and their sub-marginals may be measured. Sizes, weights and ceilings, not
+# rows, decide which are left out:
 # 1. every single column stays;
 # 2. a marginal with more cells than memory has room for is left out;
 # 3. the others are ranked: by weight per cell, where a marginal has the weights of all requested
@@ -33,38 +32,23 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Ceilings:
-    """Limits on the marginals that may be measured.
+    """Limits on the marginals that may be measured."""
 
-    Attributes:
-        candidates: most of them, not counting single columns.
-        cells: most cells of all of them together, single columns counted.
-        largest: most cells of one.
-        candidates_by: the option behind ``candidates``.
-    """
-
-    candidates: int
-    cells: int
-    largest: float = np.inf
-    candidates_by: str = "max-candidates"
+    candidates: int  # most of them, not counting single columns
+    cells: int  # most cells of all of them together, single columns counted
+    largest: float = np.inf  # most cells of one
+    candidates_by: str = "max-candidates"  # the option behind ``candidates``
 
 
 @dataclass(frozen=True)
 class DroppedMarginals:
-    """Number of requested marginals that were dropped, and by which ceilings.
+    """Number of requested marginals that were dropped, and by which ceilings."""
 
-    Attributes:
-        requested: marginals of the workload.
-        kept: the requested marginals that stay.
-        candidates: marginals that may be measured, single columns counted.
-        ceilings: limits that were applied.
-        bound: ceilings by which marginals were dropped: "candidates", "cells", "largest".
-    """
-
-    requested: int
-    kept: int
-    candidates: int
+    requested: int  # marginals of the workload
+    kept: int  # the requested marginals that stay
+    candidates: int  # marginals that may be measured, single columns counted
     ceilings: Ceilings
-    bound: tuple[str, ...]
+    bound: tuple[str, ...]  # ceilings that dropped marginals: "candidates", "cells", "largest"
 
     def __str__(self) -> str:
         """Return one line: how much, by which ceiling, in which order."""

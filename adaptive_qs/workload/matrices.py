@@ -85,13 +85,9 @@ class Queries:
         return q.mean(axis=dropped, dtype=np.float64) if dropped else q.astype(np.float64)
 
     def answer(self, table: Array) -> Array:
-        """Return Q applied to a table over the attributes.
+        """Return Q applied to a table (*shape, ...), shape (m, ...); trailing axes are more tables.
 
-        Args:
-            table: shape (*shape, ...); trailing axes are independent tables.
-
-        Returns:
-            Shape (m, ...), of the table's dtype where that is an integer and Q is integral.
+        The dtype is that of the table if this is an integer and Q is integral.
         """
         raise NotImplementedError
 
@@ -107,23 +103,16 @@ class Queries:
         return None
 
     def squares(self, covariance: Array) -> Array:
-        """Return diag(Q C Qᵀ), the variance of every query's answer.
+        """Return diag(Q C Qᵀ), the variance of every query's answer, shape (m, ...).
 
-        Args:
-            covariance: C, shape (N, N, ...): of the cells of a table, symmetric in its first two
-                axes; trailing axes are independent covariances.
-
-        Returns:
-            Shape (m, ...).
+        C is (N, N, ...), symmetric in its first two axes; trailing axes are more covariances.
         """
         raise NotImplementedError
 
     def labels(self, names: tuple[str, ...], values: tuple[tuple[str, ...], ...]) -> Iterator[str]:
         """Yield a label such as "age <= 39" for each query, in the order of :meth:`answer`.
 
-        Args:
-            names: one per attribute covered.
-            values: for each attribute, one public label per cell.
+        There is a name for each attribute covered, and a public label for each of its cells.
         """
         raise NotImplementedError
 
@@ -224,17 +213,13 @@ class MatrixQueries(Queries):
 class Custom(MatrixQueries):
     """The rows of any real matrix over the cells of some attributes; equal by content.
 
-    Args:
-        values: Q, shape (m, Πshape); columns run over the cells, the last attribute fastest.
-        shape: sizes of the attributes covered, in order.
-
     Raises:
         WorkloadError: not a matrix, no rows, of another width, or with an entry that is not a
             number or is larger than ``MAX_MAGNITUDE``.
         ResourceExceeded: more than ``MAX_COEFFICIENTS`` entries.
     """
 
-    values: ArrayLike
+    values: ArrayLike  # Q, shape (m, Πshape): over the cells, the last attribute fastest
     shape: tuple[int, ...]
 
     def __post_init__(self) -> None:

@@ -14,7 +14,6 @@ from adaptive_qs.workload.matrices import Queries, check_size
 from adaptive_qs.workload.workload import QueryPart, QueryWorkload
 
 # The part of queries that lies in one residual space: He et al., equation 3.
-#
 # Queries Q over some axes split into one part for each subset of the axes: along each axis kept the
 # mean is removed (Π = I − 11ᵀ/n), along each axis dropped it is taken. Parts of a product are
 # products of the parts of its factors.
@@ -33,18 +32,10 @@ def squared_mean(queries: Queries) -> float:
 
 @dataclass(frozen=True)
 class CenteredQueries:
-    """The part of queries that lies in a residual space; equal parts compare and hash equal.
-
-    Args:
-        queries: over all their axes.
-        kept: ascending axes, at least one.
-
-    Raises:
-        ValueError: the axes kept are not such.
-    """
+    """The part of queries that lies in a residual space; equal parts compare and hash equal."""
 
     queries: Queries
-    kept: tuple[int, ...]
+    kept: tuple[int, ...]  # ascending axes, at least one, or ValueError
 
     def __post_init__(self) -> None:
         axes = range(len(self.queries.shape))
@@ -112,15 +103,10 @@ def _center(array: Array, axes: range) -> Array:
 
 @dataclass(frozen=True)
 class Term:
-    """Weighted queries whose Gram matrix is scale · ⊗ factor.gram().
+    """Weighted queries whose Gram matrix is scale · ⊗ factor.gram()."""
 
-    Attributes:
-        scale: positive.
-        factors: cover the axes of the residual in order: one for each axis, or one for them all.
-    """
-
-    scale: float
-    factors: tuple[CenteredQueries, ...]
+    scale: float  # positive
+    factors: tuple[CenteredQueries, ...]  # one for each axis in order, or one for all
 
     def gram(self) -> Array:
         """Return the Gram matrix, shape (N, N)."""
@@ -132,15 +118,10 @@ class Term:
 
 @dataclass(frozen=True)
 class Subworkload:
-    """The queries of a workload in one residual space; hashable, so that it is solved once.
+    """The queries of a workload in one residual space; hashable, so that it is solved once."""
 
-    Attributes:
-        shape: sizes of the residual's axes; () is the total.
-        terms: at least one; the Gram matrix is the sum of their Gram matrices.
-    """
-
-    shape: tuple[int, ...]
-    terms: tuple[Term, ...]
+    shape: tuple[int, ...]  # sizes of the residual's axes; () is the total
+    terms: tuple[Term, ...]  # at least one; the Gram matrix is the sum of their Gram matrices
 
     @property
     def cells(self) -> int:
@@ -153,7 +134,6 @@ class Subworkload:
 
 
 # Query decomposition (He et al., section 6.2).
-#
 # A query over clique γ is the sum of one subquery for each τ ⊆ γ, q(⊗W) with W the mean over an
 # axis outside τ and the centering I − 11ᵀ/n over an axis of τ. Subqueries of different residual
 # spaces are orthogonal, so each residual space is a problem of its own. Its Gram matrix is a
@@ -173,22 +153,15 @@ ZERO_SHARE = 1e-13
 class Decomposition:
     """The residual spaces a workload reaches, and the problem in each.
 
-    Attributes:
-        workload: what was decomposed.
-        residuals: every τ with a subquery that is not zero, by degree and then by attribute.
-        subworkloads: one for each class of residuals, with first scale 1.
-        class_of: shape (residuals,): the class of each residual.
-        scales: shape (residuals,): what the Gram matrix of its class is multiplied with.
-        inside: for each part, shape (sets, 2**degree): position of every subset of a set among
-            the residuals, −1 where there is none. Column m is the subset whose k-th attribute
-            is present where bit k of m is set.
+    ``inside`` has for each part, shape (sets, 2**degree), the position of every subset of a set
+    among the residuals, or −1. Column m is the subset with the k-th attribute where bit k is set.
     """
 
     workload: QueryWorkload
-    residuals: tuple[Clique, ...]
-    subworkloads: tuple[Subworkload, ...]
-    class_of: Indices
-    scales: Array
+    residuals: tuple[Clique, ...]  # every τ with a nonzero subquery, by degree, then by attribute
+    subworkloads: tuple[Subworkload, ...]  # one for each class of residuals, with first scale 1
+    class_of: Indices  # shape (residuals,): the class of each residual
+    scales: Array  # shape (residuals,): what the Gram matrix of its class is multiplied with
     inside: tuple[Indices, ...]
 
 
@@ -310,11 +283,7 @@ def _classes(
 ) -> tuple[tuple[Subworkload, ...], Indices, Array]:
     """Group residuals with the same terms in the same ratio; return a subworkload for each class.
 
-    Args:
-        residuals: the residual of each addition.
-        numbers: the term that is added.
-        coefficients: how much of it is added.
-        factors: the terms by number.
+    An addition puts ``coefficients`` of the ``factors`` of term ``numbers`` into a residual.
     """
     keys, position = np.unique(residuals * len(factors) + numbers, return_inverse=True)
     total: Array = np.bincount(position.ravel(), weights=coefficients).astype(np.float64)

@@ -44,14 +44,7 @@ def _out_of_range(weight: Any) -> WorkloadError:
 
 
 def check_subsets(degrees: Mapping[int, int]) -> None:
-    """Refuse sets of attributes with too many subsets, before any of these is formed.
-
-    Args:
-        degrees: how many sets there are of each number of attributes.
-
-    Raises:
-        ResourceExceeded: they have.
-    """
+    """Refuse (ResourceExceeded) sets, by degree, with too many subsets, before forming any."""
     largest = max(degrees, default=0)
     if largest >= MAX_SUBSETS.bit_length():
         raise ResourceExceeded(
@@ -67,11 +60,7 @@ def check_subsets(degrees: Mapping[int, int]) -> None:
 
 
 def parse_ways(ways: Any) -> tuple[int, ...]:
-    """Return numbers of attributes, given as one integer or as several.
-
-    Raises:
-        WorkloadError: it is neither.
-    """
+    """Return numbers of attributes, given as one integer or several; else raise WorkloadError."""
     one = as_integer(ways)
     if one is not None:
         return (one,)
@@ -116,13 +105,9 @@ def listed_sets(domain: Domain, ways: int, most: int) -> list[tuple[CliqueArray,
 
     If there are more than ``most``, the sets of the smallest attributes are listed, of as many
     attributes as have no more sets; and all sets of one attribute less, which share the weight of
-    the sets that are not. Sizes decide, and the order of the schema among equal ones.
-
-    ``most`` is at least the number of attributes. Sets, shape (sets, k), and their weights come by
-    their number of attributes, the largest first.
-
-    Raises:
-        WorkloadError: a number below 1 or above the number of attributes.
+    the sets that are not. Sizes decide, and the order of the schema among equal ones. ``most``
+    is at least the number of attributes. The sets, shape (sets, k), come with their weights, the
+    largest k first. Raise WorkloadError unless k is from 1 to the number of attributes.
     """
     d = len(domain)
     if ways < 2 or not 1 <= ways <= d or math.comb(d, ways) <= most:
@@ -319,24 +304,12 @@ class Workload:
 
 @dataclass(frozen=True, eq=False)
 class QueryPart:
-    """Sets of equally many attributes and the queries on each.
+    """Sets of equally many attributes and the queries on each; WorkloadError without any set."""
 
-    Attributes:
-        cliques: shape (sets, k): attribute positions, ascending along each row.
-        axis: the queries on each attribute, which a set combines by their product; empty where
-            ``joint`` is given.
-        joint: for each set, queries on all its attributes together; None for products.
-        weights: shape (sets,): how much the squared error of each query of a set counts, from
-            ``LEAST_WEIGHT`` to ``MOST_WEIGHT``.
-
-    Raises:
-        WorkloadError: no sets, or a weight out of its range.
-    """
-
-    cliques: CliqueArray
-    axis: Mapping[int, AxisQueries]
-    joint: tuple[Queries, ...] | None
-    weights: Array
+    cliques: CliqueArray  # shape (sets, k): attribute positions, ascending along each row
+    axis: Mapping[int, AxisQueries]  # combined by their product; empty if ``joint`` is given
+    joint: tuple[Queries, ...] | None  # for each set, on all its attributes; None for products
+    weights: Array  # shape (sets,), of squared errors, ``LEAST_WEIGHT`` to ``MOST_WEIGHT``
 
     def __post_init__(self) -> None:
         if not self.cliques.size:

@@ -55,6 +55,7 @@ RUNS = {
     ],
     "sample": [["sample", "r.zip", "--out", "s.csv", "--json"]],
     "marginals": [["marginals", "r.zip", "--columns", "age", "--out", "m.csv", "--json"]],
+    "dummy": [["dummy", "schema.json", "--json"]],
     "answer": [
         ["answer", "visits.csv", *MADE, "--out", "a.csv"],
         ["answer", "visits.csv", *MADE, "--out", "l.csv", "--ledger", "v.ledger"],

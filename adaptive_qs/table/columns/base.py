@@ -96,17 +96,11 @@ Topic = Literal["publish", "person", "missing", "values", "limits", "order", "fo
 
 @dataclass(frozen=True)
 class Draft:
-    """The proposal for one column, as private as the data.
+    """The proposal for one column, as private as the data."""
 
-    Attributes:
-        content: Content of the schema for the column, without its name; None to leave it out.
-        note: A reason for the owner, also if the column is left out.
-        open: Questions for the owner, besides those that any such column has.
-    """
-
-    content: dict[str, Any] | None
-    note: str = ""
-    open: tuple[Topic, ...] = ()
+    content: dict[str, Any] | None  # for the schema, without the name; None to leave the column out
+    note: str = ""  # a reason for the owner, also if the column is left out
+    open: tuple[Topic, ...] = ()  # questions for the owner, besides those of any such column
 
 
 class Reviewed(BaseModel):

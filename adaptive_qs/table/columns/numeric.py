@@ -273,10 +273,7 @@ class NumericColumn(NumberColumn):
 
     @cached_property
     def grid(self) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-        """First and last number of every bin, in units of 10^-decimals; None without decimals.
-
-        All are multiples of `units`.
-        """
+        """First and last of every bin in units of 10^-decimals (multiples of `units`), or None."""
         if self.decimals is None:
             return None
         each = self.units

@@ -24,15 +24,10 @@ if TYPE_CHECKING:
 
 
 class Occupied(NamedTuple):
-    """The cells of a marginal that have rows.
+    """The cells of a marginal that have rows."""
 
-    Attributes:
-        cells: Positions in the flattened marginal, in any order, shape (cells,).
-        counts: Rows of each, at least 1, shape (cells,).
-    """
-
-    cells: NDArray[np.int64]
-    counts: NDArray[np.int64]
+    cells: NDArray[np.int64]  # positions in the flattened marginal, in any order, shape (cells,)
+    counts: NDArray[np.int64]  # rows of each, at least 1, shape (cells,)
 
 
 class CountingEngine(Protocol):
@@ -56,23 +51,14 @@ class CountingEngine(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class EngineOptions:
-    """Options of every engine; none of them changes a count.
+    """Options of every engine; none of them changes a count."""
 
-    Attributes:
-        workers: Threads that encode and count.
-        rows_bytes: Memory for rows, in bytes.
-        check_rows: Refuses more rows than can be counted.
-        check_held: Refuses rows that do not fit, for engines that hold all rows in memory.
-        temp_folder: Folder of temporary files; None takes the system's.
-        scheduler: Address or client of a cluster, for engines that count on one.
-    """
-
-    workers: int = 1
-    rows_bytes: int = 2**28
-    check_rows: CheckRows | None = None
-    check_held: CheckRows | None = None
-    temp_folder: str | Path | None = None
-    scheduler: Any = None
+    workers: int = 1  # threads that encode and count
+    rows_bytes: int = 2**28  # memory for rows, in bytes
+    check_rows: CheckRows | None = None  # refuses more rows than can be counted
+    check_held: CheckRows | None = None  # refuses too many rows, for engines that hold all
+    temp_folder: str | Path | None = None  # folder of temporary files; None takes the system's
+    scheduler: Any = None  # address or client of a cluster, for engines that count on one
 
 
 class EngineOpener(Protocol):

@@ -74,8 +74,7 @@ class Cluster:
     def start(self) -> int:
         """Wait for workers, check their versions, and return their number of threads.
 
-        Raises:
-            InputError: If there are none, or they have other versions.
+        Raise InputError if there are none, or they have other versions.
         """
         with self._failing():
             try:
@@ -127,8 +126,7 @@ class Cluster:
     ) -> list[Any]:
         """Return the results of tasks; ``seen`` is called with each as it comes.
 
-        Raises:
-            AdaptiveQsError: If a task refused, or the cluster failed.
+        Raise AdaptiveQsError if a task refused, or the cluster failed.
         """
         results: dict[Future, Any] = {}
         active = time.monotonic()

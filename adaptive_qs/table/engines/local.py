@@ -93,13 +93,8 @@ class Spool(Rows):
 
     A source can give other rows each time (a query with a sample, a file that is rewritten). A run
     sees the rows of one reading: those that were checked and counted are those that are measured.
-
-    Args:
-        table: The private table; no coded one.
-        schema: Names the delimiter of its files, and the columns that are ignored.
-        options: Options of the engine.
-        keeps: Whether rows are kept, in memory and then in a file without a name.
-        sums: Whether ``digest`` is needed.
+    Rows are kept if it ``keeps`` them, in memory and then in a file without a name; ``sums`` allows
+    ``digest``. The table is not coded; the schema names the delimiter and the ignored columns.
     """
 
     def __init__(

@@ -71,14 +71,11 @@ class Refusal:
 
 @dataclass(frozen=True, repr=False)
 class FilePart:
-    """Rows that one task encodes: of a file (absolute path), in the state when the run began.
+    """Rows of a file that one task encodes, in the state when the run began."""
 
-    ``size`` is their number of bytes.
-    """
-
-    path: str
+    path: str  # absolute
     stamp: FileVersion
-    size: int
+    size: int  # bytes of the rows
     groups: RowGroups = None
 
 
@@ -100,14 +97,11 @@ class CountRequest:
 
 @dataclass(frozen=True, repr=False)
 class PartFacts:
-    """Number of rows of a part, and the sum of their cells if it is needed.
-
-    ``digest`` of the codes must be the same however often a part is read.
-    """
+    """Number of rows of a part, the sum of their cells if it is needed, and a digest."""
 
     rows: int
     row_sum: int
-    digest: bytes
+    digest: bytes  # of the codes; the same however often a part is read
 
 
 class PartCodes:
