@@ -96,13 +96,9 @@ def plan(*, options: Options) -> None:
 
     Without a budget, figures are for a privacy cost of 1. They shrink with its square root.
     """
-    from adaptive_qs.privacy.accounting import advantage_rho
-
     schema, advantage = options.schema, options.max_advantage
     if advantage is not None and options.budgeted:
         raise InputError("--max-advantage is a budget of its own. Remove the other one.")
-    if advantage is not None:
-        options.rho = advantage_rho(advantage)
     if options.demo and schema is not None:
         raise InputError("--demo has its own schema. Remove --schema.")
     if options.demo:
@@ -112,10 +108,16 @@ def plan(*, options: Options) -> None:
     spec = workload_spec(options.workload, options.ways, options.queries)
 
     from adaptive_qs.answering.api import plan_answers
+    from adaptive_qs.privacy.accounting import advantage_rho
+    from adaptive_qs.privacy.budget import choose_delta
     from adaptive_qs.run.tables import select_candidates
     from adaptive_qs.table.tables import TableSet
 
     tables = TableSet.load(schema, options.max_memory)
+    if advantage is not None:
+        learns = any(table.open_columns for table in tables.tables.values())
+        delta = choose_delta(options.delta) if learns else 0.0  # for discoveries at most
+        options.rho = advantage_rho(advantage, not learns, delta)
     if tables.is_set:
         _plan_set(tables, spec, options)
         return

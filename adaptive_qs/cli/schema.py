@@ -79,11 +79,11 @@ def init(
         io.emit(f"{out} has no open question. Next: {_command('plan', '--schema', str(out))}")
         return
     io.warn("This schema was taken from the data and is not private. Answer its open questions.")
-    _dump(schema, out)
+    _dump(schema, out, options.force)
     emit_checklist(schema, str(out))
 
 
-def _dump(schema: Schema, out: Path) -> None:
+def _dump(schema: Schema, out: Path, force: bool) -> None:
     """Write a proposal, and the table of each rule in a CSV file next to it, to be checked."""
     from adaptive_qs.table.dictionary import write_pairs
     from adaptive_qs.table.files import atomic_writer
@@ -91,6 +91,7 @@ def _dump(schema: Schema, out: Path) -> None:
     text, ruled = schema.to_json(reasons=True), schema.ruleset
     for number, (rule, meaning) in enumerate(ruled.determinations if ruled else (), start=1):
         path = out.with_name(f"{out.stem}.table{number}.csv")
+        check_file(path, force)
         write_pairs(path, meaning.columns(), rule.table)
         inside = json.dumps(rule.table, ensure_ascii=False)
         text = text.replace(f'"table": {inside}', f'"table_file": {json.dumps(path.name)}')

@@ -248,7 +248,8 @@ class _PrivateWorld:
         Where it pays, they are measured again, so that a copula can fill unmeasured pairs.
         """
         pairs = pairs_to_look_at(every.domain, every.cliques)
-        if not (rho := look_rho(len(pairs), self.total, budget.left)):
+        rho, cells = look_rho(len(pairs), self.total, budget.left), map(every.domain.size, pairs)
+        if not rho or sum(cells) > budget.settings.measured_cells:
             return
         from adaptive_qs.generate.copula import Halves  # few runs need it
 

@@ -103,11 +103,16 @@ def bound_advantage(rho: float, mu: float | None, delta_spent: float) -> float:
     return min(1.0, found + delta_spent)
 
 
-def advantage_rho(advantage: float) -> float:
-    """Return the largest ρ whose Gaussian DP bounds an advantage from 0 to 1, rounded down."""
+def advantage_rho(advantage: float, gaussian: bool = True, delta_spent: float = 0.0) -> float:
+    """Return the largest ρ, of Gaussian DP or zCDP, that bounds an advantage from 0 to 1."""
     if not 0 < advantage < 1:
         raise InputError(f"the advantage is {advantage:g}. Use a number between 0 and 1.")
-    mu = _last_safe(1e-12, 80.0, lambda mu: bound_advantage(0.0, mu, 0.0) <= advantage)
+
+    def is_safe(mu: float) -> bool:
+        rho = mu * mu / 2
+        return bound_advantage(rho, mu if gaussian else None, delta_spent) <= advantage
+
+    mu = _last_safe(1e-12, 80.0, is_safe)
     return mu * mu / 2 * (1 - 2.0**-50)
 
 

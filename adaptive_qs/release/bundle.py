@@ -288,6 +288,8 @@ class Bundle:
         strategies = {
             domain.clique([one.column])[0]: _read_strategy(one, domain) for one in record.strategies
         }
+        filled = looked_at(domain, record.rounds)[0] if record.halves else []
+        archive.claim(64 * sum(map(domain.size, filled)))  # ratios, targets and differences
         return cls(
             manifest, schema, workload, estimates, tuple(reference), record.rounds, events,
             groupings, strategies, record.halves,
@@ -319,6 +321,8 @@ def looked_at(domain: Domain, rounds: Iterable[RoundRecord]) -> tuple[list[Cliqu
     """Return pairs of columns of which rounds measured the halves, and how precisely (1/rows²)."""
     looks = [past.noise_variances for past in rounds if not past.clique]
     pairs = [domain.clique(names) for names, _, _ in (looks or [()])[0]]
+    if not all(looks) or any(len(c) != 2 or min(domain.shape(c)) < 3 for c in pairs):
+        raise ValueError("a look at the halves of no pairs")
     return pairs, math.fsum(1 / one[0][2] for one in looks)
 
 

@@ -19,6 +19,8 @@ from adaptive_qs.table.read import Cells, open_source
 from adaptive_qs.table.spellings import in_natural_order
 from adaptive_qs.table.text import Dialect, read_integer, read_number
 
+MOST_TABLE_BYTES = 2**24
+"""Maximum size of the CSV file of a rule's table."""
 _NO_VALUE = re.compile(r"n/?a\b|not (applicable|available)|missing|no answer|refused|blank", re.I)
 
 
@@ -118,13 +120,20 @@ def _texts(cells: Cells) -> list[str]:
     return [(text or "") for text in map([*texts, ""].__getitem__, mixed.indices.tolist())]
 
 
-def read_pairs(path: Path) -> list[list[str]]:
-    """Return the lines below the names in a rule's CSV file; SchemaError if it is unreadable."""
+def read_pairs(folder: Path, name: str) -> list[list[str]]:
+    """Return the lines below the names in a rule's CSV file; SchemaError if it is unreadable.
+
+    A release has the table, so a schema of others must not name a file outside of its folder.
+    """
+    path = folder / name
     try:
+        if path.name != name or not path.is_file() or path.stat().st_size > MOST_TABLE_BYTES:
+            raise ValueError
         with path.open(newline="", encoding="utf-8-sig") as file:
             return [line for line in csv.reader(file) if line][1:]
     except (OSError, ValueError, csv.Error):
-        raise SchemaError(f"{path}: cannot be read as the table of a rule: write CSV") from None
+        said = "cannot be read as the table of a rule: write CSV, in a file next to the schema"
+        raise SchemaError(f"{path}: {said}") from None
 
 
 def write_pairs(path: Path, names: Iterable[str], table: Iterable[Iterable[str]]) -> None:

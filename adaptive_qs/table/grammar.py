@@ -228,6 +228,8 @@ class _Bound(Transformer[Token, Any]):
 
     @v_args(inline=True)
     def operation(self, left: Term, sign: Token, right: Term) -> Term:
+        if sign == "+" and left.unit in ("year", "month"):  # months are added to what comes first
+            left, right = right, left
         return Operand(sign=str(sign), operands=(left, right))
 
     @v_args(inline=True)
@@ -308,7 +310,7 @@ class _Bound(Transformer[Token, Any]):
             return Operand(constant=value // unit if unit > 1 else value)
         if part.unit:
             months = {"year": 12.0, "month": 1.0}.get(part.unit, 0.0) * float(part.text)
-            if months % 1:
+            if months % 1 or abs(months) > MOST_MONTHS:
                 raise _Refused(f"{part.text} {part.unit}s are no whole months: write days")
             return Operand(constant=float(part.text) * DAYS[part.unit], months=int(months))
         value, seconds = read_number(part.text), read_moment(part.text, None, True)
@@ -358,6 +360,8 @@ def _suggest(text: str, known: Iterable[str]) -> str:
     return "" if near is None else f": did you mean {near!r}?"
 
 
+MOST_MONTHS = 120_000
+"""Months beyond which a date has no calendar."""
 NO_MOMENT = "has a unit of time but adds it to no date or time: write a number"
 DAYS = {
     "year": 365.2425, "month": 365.2425 / 12, "week": 7.0, "day": 1.0, "hour": 1 / 24,

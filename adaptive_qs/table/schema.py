@@ -455,11 +455,13 @@ def read_content(path: str | Path, max_memory: int | str | None) -> Any:
         is_bundle = zipfile.is_zipfile(path)
     if not is_bundle:
         content = read_json(path, SchemaError)
-        for rule in as_object(content).get("rules") or ():
-            if name := as_object(rule).get("table_file"):
-                from adaptive_qs.table.dictionary import read_pairs  # few schemas have one
+        tables = as_object(as_object(content).get("tables")).values()
+        for rules in (as_object(part).get("rules") for part in (content, *tables)):
+            for rule in rules if isinstance(rules, list) else ():
+                if name := as_object(rule).get("table_file"):
+                    from adaptive_qs.table.dictionary import read_pairs  # few schemas have one
 
-                rule |= {"table": read_pairs(Path(path).parent / str(name)), "table_file": ""}
+                    rule |= {"table": read_pairs(Path(path).parent, str(name)), "table_file": ""}
         return content
     from adaptive_qs.table.archive import open_archive
 

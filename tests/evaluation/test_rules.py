@@ -24,6 +24,7 @@ from adaptive_qs.table.encode import read_table
 from adaptive_qs.table.grammar import parse_condition, written, written_value
 from adaptive_qs.table.propose import propose
 from adaptive_qs.table.schema import Schema, check_reviewed, open_topics
+from adaptive_qs.table.tables import TableSet
 
 from .tables import joint, rows_of, table
 
@@ -468,7 +469,13 @@ def test_labels_are_written_such_that_rules_read_them_as_labels(label):
 def test_schema_init_writes_them_for_review(tmp_path, capsys):
     made_to_be_proposed().to_csv(tmp_path / "t.csv", index=False)
     out = tmp_path / "s.json"
-    assert main(["schema", "init", str(tmp_path / "t.csv"), "--out", str(out)]) == 0
+    command = ["schema", "init", str(tmp_path / "t.csv"), "--out", str(out)]
+    (tmp_path / "s.table1.csv").write_text("another file")
+    assert main(command) == 2
+    assert (tmp_path / "s.table1.csv").read_text() == "another file"
+    (tmp_path / "s.table1.csv").unlink()
+    capsys.readouterr()
+    assert main(command) == 0
     assert "guests = adults + children" in capsys.readouterr().out
     rules = json.loads(out.read_text())["rules"]
     assert "guests = adults + children" in [r["rule"] for r in rules if r["open"] == ["rule"]]
@@ -477,8 +484,17 @@ def test_schema_init_writes_them_for_review(tmp_path, capsys):
     lines = (tmp_path / "s.table1.csv").read_text().split()
     assert lines[:2] == ["city,county", "c0,k0"]
     (tmp_path / "s.table1.csv").write_text("\n".join([lines[0], "c0,k1", *lines[2:]]))
-    (kept,) = (rule for rule in Schema.load(out).declared_rules if rule.table)
+    kept_rules = Schema.load(out).declared_rules
+    (kept,) = (rule for rule in kept_rules if rule.table)
     assert kept.table[:2] == (("c0", "k1"), ("c1", "k0"))
-    (tmp_path / "s.table1.csv").unlink()
-    with pytest.raises(SchemaError, match="cannot be read as the table of a rule"):
+    several = {"version": 1, "tables": {"t": json.loads(out.read_text())}}
+    (tmp_path / "set.json").write_text(json.dumps(several))
+    assert TableSet.load(tmp_path / "set.json").tables["t"].declared_rules == kept_rules
+    for name in ("../s.table1.csv", str(tmp_path / "s.table1.csv"), "/dev/zero", ".", ["x"]):
+        listed["table_file"] = name  # a schema of others must not name any file
+        out.write_text(json.dumps(json.loads(out.read_text()) | {"rules": [listed]}))
+        with pytest.raises(SchemaError, match="cannot be read as the table of a rule"):
+            Schema.load(out)
+    out.write_text(json.dumps(json.loads(out.read_text()) | {"rules": 5}))
+    with pytest.raises(SchemaError, match="rules: must be a list"):
         Schema.load(out)

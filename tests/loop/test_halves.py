@@ -13,8 +13,10 @@ from scipy.stats import multivariate_normal
 
 from adaptive_qs import Synthesizer
 from adaptive_qs.domain import Attribute, Domain
+from adaptive_qs.errors import InputError
 from adaptive_qs.generate.copula import Halves
 from adaptive_qs.generate.rows import SynthesisSettings
+from adaptive_qs.loop.budget import LoopSettings
 from adaptive_qs.loop.candidates import LOOK_SHARE, LOOK_STD, look_rho, pairs_to_look_at
 from adaptive_qs.loop.estimates import halves_query
 from adaptive_qs.loop.expected import rho_to_fill
@@ -30,6 +32,7 @@ SCHEMA = {
     "columns": [{"name": n, "type": "integer", "min": 0, "max": 19} for n in NAMES],
 }
 SCALE = Domain(tuple(Attribute(n, 20) for n in NAMES))
+EVERY = Workload.all_ways(SCALE, 2)
 
 
 def correlated(correlation, rows=4_000, seed=0):
@@ -71,6 +74,14 @@ def test_columns_that_depend_strongly_stay_correlated(tmp_path):
     again = type(release).load(tmp_path / "r.zip").model()
     for pair, ratio in model.copula.items():
         np.testing.assert_array_equal(again.copula[pair], ratio)
+    looks = [past for past in release.rounds if not past.clique]
+    three = [(("a", "b", "c"), (20,) * 3, 1.0), (("d", "e", "f"), (20,) * 3, 1.0)] * 8
+    for number, measured in enumerate([(), tuple(three[:15])]):
+        forged = (looks[0].model_copy(update={"noise_variances": measured}),)
+        object.__setattr__(release, "rounds", forged + release.rounds[1:])
+        release.save(tmp_path / f"{number}.zip")
+        with pytest.raises(InputError, match="damaged"):
+            type(release).load(tmp_path / f"{number}.zip")
 
 
 def test_columns_that_depend_weakly_are_left_alone(tmp_path):
@@ -172,6 +183,8 @@ def test_pairs_are_filled_where_that_leaves_least(covariance, measured, pays):
 
 def test_a_loop_that_measures_halves_replays_on_a_neighbour():
     rows = [*map(tuple, correlated(0.9, rows=400).to_numpy().tolist())]
-    result = assert_replays(rows, rows[1:], Workload.all_ways(SCALE, 2), 0.05, None)
+    result = assert_replays(rows, rows[1:], EVERY, 0.05, None)
     assert len(result.halves) == 15
     assert [past.clique for past in result.rounds[:2]] == [(), ()]
+    few = LoopSettings(measured_cells=15 * 400 - 1)  # the filled pairs would not fit the memory
+    assert all(past.clique for past in assert_replays(rows, rows[1:], EVERY, 0.05, few).rounds)

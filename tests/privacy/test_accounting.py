@@ -140,3 +140,6 @@ def test_the_advantage_is_bounded_by_the_distance_of_gaussians_and_of_zcdp(mu):
 def test_a_budget_keeps_within_the_advantage_that_it_was_chosen_by(advantage):
     rho = advantage_rho(advantage)
     assert 0.9999 * advantage < bound_advantage(rho, math.sqrt(2 * rho), 0.0) <= advantage
+    spent = advantage / 10  # by the discovery of values, next to zCDP
+    rho = advantage_rho(advantage, False, spent)
+    assert 0.9999 * advantage < bound_advantage(rho, None, spent) <= advantage
