@@ -231,7 +231,7 @@ def documented(command):
     return [field for cell in cells for field in re.findall(r"`(.+?)`", cell)]
 
 
-SOMETIMES = "impossible.", "contradictions[]", "group_means.groups[]", "odd_rows[]"
+SOMETIMES = "findings[]", "impossible.", "contradictions[]", "group_means.groups[]", "odd_rows[]"
 """Fields of lists that can be empty."""
 
 
