@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from adaptive_qs.arguments import shown
 from adaptive_qs.errors import InputError
 from adaptive_qs.evaluation import checks
 from adaptive_qs.evaluation.associations import associate
@@ -240,7 +241,7 @@ def compare_groups(comparison: Comparison) -> GroupFacts:
         found = known and compare_means(values[names.index(number)], pair, schema.column(by))
         if not found:
             raise InputError(
-                f"Cannot compare {number!r} by {by!r}. Name a column of numbers or dates, and one "
+                f"Cannot compare {shown(number)} by {shown(by)}. Name a column of numbers or dates, and one "
                 "of which two values have 10 true rows each."
             )
         requested.append(found)
@@ -249,6 +250,8 @@ def compare_groups(comparison: Comparison) -> GroupFacts:
 
 def parse_compared(text: str) -> list[tuple[str, str]]:
     """Return the columns named in a text such as "price by district, tips by vendor"."""
+    if not isinstance(text, str):
+        raise InputError(f'compare is {shown(text)}. Use text such as "price by district".')
     parts = (each.partition(" by ") for each in text.split(",") if text)
     return [(number.strip(" `"), by.strip(" `")) for number, _, by in parts]
 

@@ -128,3 +128,7 @@ def test_requested_comparisons_show_all_groups_with_dates_in_days():
     for text in ("kind by child", "fare by colour", "fare"):
         with pytest.raises(InputError, match="Cannot compare"):
             evaluate(TRUE, later, SCHEMA, 1, compare=text)
+    for content in (TRUE, "kind\nsecret by child"):  # by mistake
+        with pytest.raises(InputError) as refused:
+            evaluate(TRUE, later, SCHEMA, 1, compare=content)
+        assert "\n" not in str(refused.value) and "secret" not in str(refused.value)
