@@ -36,8 +36,8 @@ this page is generated. Keys that are not listed are refused."""
 
 COMMANDS_INTRO = """\
 Arguments and options of all commands, as `--help` shows them. The [guides](../README.md) explain
-their use. The first table holds the options that several commands share; each command lists the
-names of those that it accepts.
+their use. The first table holds the options that several commands share; the last line of a
+command lists the names of those that it accepts.
 
 Results go to stdout, everything else to stderr. `--json` prints one JSON object
 ([fields](json.md)). Files appear complete or not at all. `adaptive-qs --install-completion` lets
@@ -50,6 +50,7 @@ the shell complete commands and options.
 | 2 | invalid input, including a damaged ledger |
 | 3 | refused by the budget |
 | 4 | refused by the memory ceiling |
+| 5 | a criterion of `evaluate --accept` is not met |
 | 128 + n | stopped by signal n |"""
 
 SHARED = 2
@@ -230,11 +231,10 @@ def commands_page() -> str:
         )
         parts += [f"## {name}", paragraphs(command.help)]
         given = [(f"`{a.metavar}`", f"{a.help}{needed(a)}") for a in arguments]
-        if given or options:
-            head = " or ".join(["argument"] * bool(given) + ["option"] * bool(options))
-            parts.append(table([head, "meaning"], [*given, *options]))
-        if also:
-            parts.append(fill(f"Also: {also}.", 120, break_on_hyphens=False))
+        if given or options or also:
+            head = " or ".join(["argument"] * bool(given) + ["option"] * bool(options or also))
+            shown = [*given, *options, *[("also", f"{also}.")] * bool(also)]
+            parts.append(table([head, "meaning"], shown))
     return "\n\n".join(parts) + "\n"
 
 

@@ -53,7 +53,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     Returns:
         0 done, 2 usage or bad input, 3 budget refused, 4 resource refused (each before any budget
-        is spent), 1 own fault or any failure after it is spent, 128 + n stopped by signal n.
+        is spent), 5 a criterion of the owner is not met, 1 own fault or any failure after it is
+        spent, 128 + n stopped by signal n.
     """
     debug = bool(os.environ.get(DEBUG_VARIABLE))
     _open_streams()

@@ -39,8 +39,9 @@ def _html_path(name: str, path: Path) -> Path:
     return path
 
 
-MODELS = "Models"
-SAME_NAMES = "compare", "target", "repeats", "seed", "max_memory"
+MODELS, NOT_ACCEPTED = "Models", 5
+"""Panel of options, and the exit code if a criterion is not met."""
+SAME_NAMES = "compare", "accept", "target", "repeats", "seed", "max_memory"
 """Options that `adaptive_qs.evaluate` takes as they are."""
 
 
@@ -54,6 +55,9 @@ class Options(JsonOptions, ForceOptions, WorkloadOptions, MachineOptions, Schema
     compare: Annotated[str, Option(
         "Means and medians to show first, such as 'price by district, tips by vendor'.", "TEXT"
     )] = ""  # fmt: skip
+    accept: Annotated[Path | None, Option(
+        "Criteria with limits that were fixed beforehand. If one is not met, the exit code is 5.",
+        "FILE")] = None  # fmt: skip
     target: Annotated[str | None, Option(
         "Train models that predict this column on either table, and test them on true rows.",
         "COLUMN", MODELS)] = None  # fmt: skip
@@ -77,7 +81,7 @@ def evaluate(
     ] = None,
     *,
     options: Options,
-) -> None:
+) -> int:
     """Compare a synthetic table with the true one; the result is for the owner only.
 
     --schema also accepts a release, which contains the schema with all learnt bins and values.
@@ -92,7 +96,7 @@ def evaluate(
         raise InputError("No schema is set. Use --schema FILE.")
     if describes_set(read_content(options.schema, options.max_memory)):
         _evaluate_set(true, synthetic, options)
-        return
+        return 0
     if true is None or synthetic is None:
         missing = "TRUE" if true is None else "SYNTHETIC"
         raise InputError(f"no {missing} was given: name the private table, then the synthetic one")
@@ -113,8 +117,10 @@ def evaluate(
             names = io.shown(Path(true.name)), io.shown(Path(synthetic.name))
             pages[options.report] = evaluation_page(result, names)
         seconds = _write_pages(pages, options, clock)
+    accepted = all(each.met for each in result.criteria or ())
+    code = 0 if accepted else NOT_ACCEPTED
     if _is_json(result, seconds, options):
-        return
+        return code
     io.emit_rows(f"Verdict: {verdict.overall.word}", [("-", text) for text in verdict.brief])
     io.show_figures(titled_findings(result))
     if result.limitations:
@@ -124,6 +130,7 @@ def evaluate(
         text = f"epsilon {made.epsilon:.6g}, delta {made.delta:g} ({promised.source})"
         rows.append(("promise", text))
     _close(rows, seconds, options)
+    return code
 
 
 # What the results of one table and of a set have in common.
@@ -167,7 +174,7 @@ def _check_files(private: Path, synthetic: Path, options: Options) -> None:
         raise InputError("- is used twice, but standard input has one table. Name files.")
     if report is not None:
         inputs = [private, *with_sidecar(synthetic), schema, options.release]
-        check_distinct([report], [*inputs, options.workload])
+        check_distinct([report], [*inputs, options.workload, options.accept])
         check_file(report, options.force)
 
 
@@ -214,7 +221,7 @@ def _describe_released(true: Path, synthetic: Path, release: Path | None) -> str
 # Sets of tables.
 
 ONE_TABLE = (
-    "workload", "ways", "rule", "compare", "target", "release",
+    "workload", "ways", "rule", "compare", "accept", "target", "release",
 )  # fmt: skip
 """Options that sets of tables have no use for."""
 

@@ -185,6 +185,7 @@ class Comparison:
         queries: of the workload, if they are not the cells of its marginals.
         rules: between columns, declared by the schema or the caller.
         compare: requested pairs of a column of numbers and one of groups.
+        accept: criteria of the owner (``Criterion``).
         workers: threads.
         progress: called with a phase and its steps.
         key: facts about the key of a table of a set (``KeyFacts``); None for other tables.
@@ -198,6 +199,7 @@ class Comparison:
     queries: QueryWorkload | None = None
     rules: Sequence[Rule] = ()
     compare: Sequence[tuple[str, str]] = ()
+    accept: Sequence[Any] = ()
     workers: int = 1
     progress: PhaseProgress | None = None
     key: Any = None
@@ -270,11 +272,13 @@ _HERE = "adaptive_qs.evaluation"
 CHECKS: Registry[type[Check]] = Registry(
     {
         "release": f"{_HERE}.evaluation:ReleaseCheck",
+        "criteria": f"{_HERE}.accept:AcceptCheck",
         "key": f"{_HERE}.keys:KeysCheck",
         "rows": f"{_HERE}.rows:RowsCheck",
         "rules": f"{_HERE}.rows:RulesCheck",
         "values": f"{_HERE}.columns:ValuesCheck",
         "group_means": f"{_HERE}.groups:GroupMeansCheck",
+        "profiles": f"{_HERE}.groups:ProfilesCheck",
         "correlations": f"{_HERE}.associations:CorrelationsCheck",
         "queries": f"{_HERE}.queries:QueriesCheck",
         "workload": f"{_HERE}.marginals:MarginalsCheck",

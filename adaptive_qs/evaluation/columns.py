@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,7 @@ from adaptive_qs.table.columns.base import ColumnBase
 from adaptive_qs.table.schema import Schema
 
 Numbers = NDArray[np.float64]
+Counts = NDArray[np.int64]
 
 LOST_COLUMN = 0.05
 """Total variation of a single column, beyond that of a fresh sample, from which it is off."""
@@ -72,15 +73,19 @@ class ColumnPair:
 
 def column_pairs(pair: TablePair) -> tuple[ColumnPair, ...]:
     """Compare every column, the worst first."""
-    rows = pair.true.num_rows, pair.synthetic.num_rows
-    found = []
-    for number, (name, true, made) in enumerate(zip(pair.domain.names, *pair.margins), 1):
-        shares = true / rows[0], made / rows[1]
-        variation = float(np.abs(shares[0] - shares[1]).sum() / 2)
-        fresh = fresh_sample_l1(true, rows[1]) / 2
-        tolerance = STEP_ERROR * fresh + chance_l1(*rows, sparse_share(true)) / 2
-        found.append(ColumnPair(number, name, true.size, variation, fresh, tolerance, shares))
+    margins = zip(pair.domain.names, *pair.margins)
+    found = [compare_counts(number, *each) for number, each in enumerate(margins, 1)]
     return tuple(sorted(found, key=lambda column: (-column.variation, column.number)))
+
+
+def compare_counts(number: int, name: str, true: Counts, made: Counts) -> ColumnPair:
+    """Compare the counts of the codes of one column, each a part of its sum."""
+    rows = int(true.sum()), int(made.sum())
+    shares = true / rows[0], made / rows[1]
+    variation = float(np.abs(shares[0] - shares[1]).sum() / 2)
+    fresh = fresh_sample_l1(true, rows[1]) / 2
+    tolerance = STEP_ERROR * fresh + chance_l1(*rows, sparse_share(true)) / 2
+    return ColumnPair(number, name, true.size, variation, fresh, tolerance, shares)
 
 
 def is_blind(columns: Sequence[ColumnPair]) -> bool:
@@ -377,3 +382,28 @@ def _values_table(facts: Sequence[ColumnValues]) -> checks.Table:
         f"with one of the {FREQUENT} most frequent values of the true table"
     )
     return checks.Table(caption, columns, rows, 20)
+
+
+class FrequentValue(NamedTuple):
+    """One of the most frequent values of a column, with its shares of the rows of both tables."""
+
+    column: str
+    value: str
+    true: float
+    synthetic: float
+
+
+def frequent_values(pair: TablePair, schema: Schema) -> Iterator[FrequentValue]:
+    """Yield the most frequent true values of all columns."""
+    for column, *margins in zip(schema.columns, *pair.margins):
+        true, made = (pair.find_amounts(column, table) for table in (0, 1))
+        if true is not None and made is not None:
+            for value in _find_frequent(true[~np.isnan(true)]).tolist():
+                shares = (float((each == value).mean()) for each in (true, made))
+                yield FrequentValue(column.name, column.amount_text(value, whole=True), *shares)
+            continue
+        labels = column.labels_of_codes()
+        for k in np.argsort(-margins[0], kind="stable")[:FREQUENT].tolist():
+            if margins[0][k]:
+                shares = (float(margin[k] / margin.sum()) for margin in margins)
+                yield FrequentValue(column.name, labels[k], *shares)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -16,11 +17,31 @@ from adaptive_qs.errors import InputError
 from adaptive_qs.evaluation import checks
 from adaptive_qs.evaluation.associations import associate
 from adaptive_qs.evaluation.checks import Check, Comparison, Finding, Word
-from adaptive_qs.evaluation.columns import FAR_MEAN, FAR_SHIFT
+from adaptive_qs.evaluation.columns import (
+    COLUMNS_SHOWN,
+    FAR_MEAN,
+    FAR_SHIFT,
+    FREQUENT,
+    ColumnPair,
+    FrequentValue,
+    compare_counts,
+    frequent_values,
+)
 from adaptive_qs.evaluation.scale import CLOSE, DEVIATIONS, DOUBTFUL, USABLE
 from adaptive_qs.evaluation.tables import DAY, TablePair
-from adaptive_qs.pages.words import count, counted, quoted, share, short, signed, significant
-from adaptive_qs.table.columns.base import ColumnBase
+from adaptive_qs.pages.words import (
+    Bar,
+    BarChart,
+    count,
+    counted,
+    quoted,
+    share,
+    short,
+    signed,
+    significant,
+)
+from adaptive_qs.table.columns.base import MISSING, ColumnBase
+from adaptive_qs.table.schema import Schema
 
 Numbers = NDArray[np.float64]
 Codes = NDArray[np.integer]
@@ -30,6 +51,59 @@ MOST_CELLS, LEAST_PAIRS, MOST_LISTED, MOST_GROUPS = 4e7, 60, 200, 250
 number of groups in a list, and of values of a column that makes groups."""
 LEAST_ROWS = 10
 """Number of true rows from which a group is judged."""
+
+
+# Groups by hour, weekday and month.
+
+PARTS = {
+    "hour": [f"{hour:02}:00" for hour in range(24)],
+    "weekday": ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"],
+    "month": ["January", "February", "March", "April", "May", "June", "July", "August",
+              "September", "October", "November", "December"],
+}  # fmt: skip
+
+
+class Grouping(NamedTuple):
+    """Groups of the true and of the synthetic rows, by the codes of a column or a part of one.
+
+    The position is that of the column in the schema, and a name such as "hour of pickup".
+    """
+
+    name: str
+    codes: tuple[NDArray[np.integer], NDArray[np.integer]]
+    labels: Sequence[str]
+    position: int
+
+
+def list_parts(pair: TablePair, schema: Schema) -> Iterator[Grouping]:
+    """Yield the groups by hour, weekday and month of all columns of dates or times.
+
+    The last group has the missing values. A part that is the same in all true rows is left out.
+    """
+    for (position, column), part in product(enumerate(schema.columns), PARTS):
+        tables = [pair.find_amounts(column, table) for table in (0, 1)]
+        if column.kind != "moments" or tables[0] is None or tables[1] is None:
+            continue
+        first, second = (_number_parts(table, part) for table in tables if table is not None)
+        known = first[first < len(PARTS[part])]
+        if known.size and (known != known[0]).any():
+            labels = [*PARTS[part], MISSING]
+            yield Grouping(f"{part} of {column.name}", (first, second), labels, position)
+
+
+def group_by_codes(pair: TablePair, schema: Schema, position: int) -> Grouping:
+    """Return the groups that the values of a column make."""
+    codes, column = (pair.true.columns[position], pair.synthetic.columns[position]), schema.columns
+    return Grouping(column[position].name, codes, column[position].labels_of_codes(), position)
+
+
+def _number_parts(moments: Numbers, part: str) -> Codes:
+    missing = np.isnan(moments)
+    seconds = np.where(missing, 0, moments).astype(np.int64)
+    number = seconds // 3_600 % 24 if part == "hour" else (seconds // DAY + 3) % 7
+    if part == "month":
+        number = seconds.astype("M8[s]").astype("M8[M]").astype(np.int64) % 12
+    return np.where(missing, len(PARTS[part]), number)
 
 
 # Means and medians of one column by the groups of another.
@@ -140,6 +214,12 @@ class _Values:
         return _Grouped(np.bincount(groups, minlength=size), sums[0], sums[1], cells[order])
 
 
+def read_values(pair: TablePair, column: ColumnBase) -> _Values | None:
+    """Return the known cells of a column in both tables, if it has numbers or dates in both."""
+    true, made = (pair.find_amounts(column, table) for table in (0, 1))
+    return None if true is None or made is None else _Values(column, (true, made))
+
+
 class _Grouped(NamedTuple):
     rows: Codes
     sums: Numbers
@@ -154,14 +234,13 @@ class _Grouped(NamedTuple):
         return np.where(rows > 0, cells[np.minimum(ends - rows + place, len(cells) - 1)], np.nan)
 
 
-def compare_means(values: _Values, pair: TablePair, by: ColumnBase) -> GroupMeans | None:
+def compare_means(values: _Values, by: Grouping) -> GroupMeans | None:
     """Compare the means and medians of one column by groups; None for fewer than two groups.
 
     The squared error of the mean of a group of n and m rows is σ² (1/n + 1/m) on average, and its
     variance twice the square of that. Explained is ω² (Hays 1963), the part η² less its bias.
     """
-    both, k = (pair.true, pair.synthetic), pair.domain.names.index(by.name)
-    true, made = (values.by_group(t, each.columns[k], by.size) for t, each in enumerate(both))
+    true, made = (values.by_group(t, codes, len(by.labels)) for t, codes in enumerate(by.codes))
     chosen = np.flatnonzero(true.rows >= LEAST_ROWS)
     if len(chosen) < 2 or not made.rows.any():
         return None
@@ -194,7 +273,7 @@ def compare_means(values: _Values, pair: TablePair, by: ColumnBase) -> GroupMean
         np.abs(means[1] - means[0]) > DEVIATIONS * deviation,
         (medians[1] < around[0]) | (medians[1] > around[1]),
     )
-    middle, names = values.middle, by.labels_of_codes()
+    middle, names = values.middle, by.labels
     off = np.where(m == 0, 1 / FAR_MEAN, 0.0)
     for (before, now), beyond in zip((means, medians), unexplained):
         limit = _far_limit(values.column, before + middle, shift)
@@ -216,7 +295,7 @@ def _far_limit(column: ColumnBase, figures: Numbers, std: float) -> Numbers:
 
 
 def compare_groups(comparison: Comparison) -> GroupFacts:
-    """Compare all numbers and dates by all columns with few values.
+    """Compare all numbers and dates by all columns with few values, and by parts of dates.
 
     Of very many, those pairs are compared whose columns have the largest Cramér's V. In a table of
     a set at least one column of a pair is its own, not an ancestor's.
@@ -225,26 +304,31 @@ def compare_groups(comparison: Comparison) -> GroupFacts:
     given = comparison.key.given if comparison.key else frozenset()
     values = dict[int, _Values]()
     for position, column in enumerate(schema.columns):
-        amounts = [pair.find_amounts(column, table) for table in (0, 1)]
-        if (true := amounts[0]) is not None and (made := amounts[1]) is not None:
-            values[position] = _Values(column, (true, made))
-    groups = [k for k, margin in enumerate(pair.margins[0]) if not schema.columns[k].measured
-              and 1 < np.count_nonzero(margin) <= MOST_GROUPS]  # fmt: skip
+        if (found := read_values(pair, column)) is not None:
+            values[position] = found
+    parts = list(list_parts(pair, schema))
+    few = [group_by_codes(pair, schema, k) for k in range(len(schema.columns))]
+    groups = parts + [few[k] for k, margin in enumerate(pair.margins[0])
+                      if not schema.columns[k].measured
+                      and 1 < np.count_nonzero(margin) <= MOST_GROUPS]  # fmt: skip
     v, names = associate(comparison.pairs).cramers_v[0], schema.names
-    pairs = [(i, k) for i, k in product(values, groups) if not {names[i], names[k]} <= given]
+    pairs = [(i, by) for i, by in product(values, groups)
+             if i != by.position and not {names[i], names[by.position]} <= given]  # fmt: skip
     most = max(LEAST_PAIRS, int(MOST_CELLS / max(comparison.rows)))
-    pairs = sorted(pairs, key=lambda both: -v[both])[:most]
-    compared = filter(None, (compare_means(values[i], pair, schema.columns[k]) for i, k in pairs))
+    pairs = sorted(pairs, key=lambda both: -v[both[0], both[1].position])[:most]
+    compared = filter(None, (compare_means(values[i], by) for i, by in pairs))
     requested = []
     for number, by in comparison.compare:
-        known = number in names and by in names and names.index(number) in values
-        found = known and compare_means(values[names.index(number)], pair, schema.column(by))
-        if not found:
+        known = number in names and names.index(number) in values
+        meant = [g for g in (*few, *parts) if by in (g.name, g.name.split(" of ")[0])]
+        means = known and len(meant) == 1 and compare_means(values[names.index(number)], meant[0])
+        if not means:
             raise InputError(
-                f"Cannot compare {shown(number)} by {shown(by)}. Name a column of numbers or dates, and one "
-                "of which two values have 10 true rows each."
+                f"Cannot compare {shown(number)} by {shown(by)}. Name a column of numbers or "
+                "dates, and one of which two values have 10 true rows each, or the hour, weekday "
+                "or month of one."
             )
-        requested.append(found)
+        requested.append(means)
     return GroupFacts(tuple(sorted(compared, key=lambda m: -m.explained)), tuple(requested))
 
 
@@ -349,3 +433,71 @@ def _requested_table(means: GroupMeans) -> checks.Table:
     rows = [(means.labels[k], *_cells(means, k)) for k in range(len(means.labels))]
     caption = f"{means.title}, as requested. Mean error {error}, {fresh} in a fresh sample"
     return checks.Table(caption, (checks.Column(means.title), *_FIGURES), rows, len(rows))
+
+
+# Profiles: the shares of the rows by hour, weekday and month.
+
+
+class Profiles(NamedTuple):
+    """Shares of the rows by parts of dates, with labels, and of frequent values; owner only."""
+
+    parts: tuple[tuple[ColumnPair, Sequence[str]], ...]
+    frequent: tuple[FrequentValue, ...]
+
+
+class ProfilesCheck(Check):
+    """Whether the shares of the hours, weekdays and months of dates are kept."""
+
+    name, title, about = "profiles", "Dates by part, and frequent values", "dates"
+    uses, first = ("single columns",), True
+    rules = (
+        Word("profiles off", "fair", lambda found: any(pair.is_off for pair, _ in found.parts)),
+        Word("kept", "good"),
+    )
+
+    def measure(self, comparison: Comparison) -> Profiles:
+        """Compare the shares."""
+        pair, schema, parts = comparison.pair, comparison.schema, []
+        for found in list_parts(pair, schema):
+            labels = found.labels[:-1]
+            counts = (np.bincount(c, minlength=len(found.labels))[:-1] for c in found.codes)
+            first, second = counts
+            if second.any():
+                parts.append((compare_counts(0, found.name, first, second), labels))
+        parts.sort(key=lambda part: part[0].fresh - part[0].variation)
+        frequent = sorted(frequent_values(pair, schema), key=lambda v: -abs(v.true - v.synthetic))
+        return Profiles(tuple(parts), tuple(frequent))
+
+    def judge(self, facts: Profiles, evaluation: Any) -> Finding:
+        """Name the profiles that are off."""
+        off = [f"{short(pair.name)} ({share(pair.variation, 2)} of the rows at another time)"
+               for pair, _ in facts.parts if pair.is_off]  # fmt: skip
+        text = f"Profiles of dates are off: {checks.named(off)}." if off else ""
+        charts = checks.Drawn("Rows by hour, weekday and month", partial(_profile_charts, facts))
+        columns = (
+            checks.Column("column"), checks.Column("value"), checks.number("true rows", share),
+            checks.number("synthetic", share),
+        )  # fmt: skip
+        caption = f"The {FREQUENT} most frequent values of each column, the largest change first"
+        table = checks.Table(caption, columns, facts.frequent[:MOST_LISTED], 3)
+        figures = (charts, table) if facts.parts else (table,)
+        grade, word = self.word_for(facts) if facts.parts else ("plain", "")
+        return Finding(grade, word, text, figures=figures)
+
+    def as_json(self, facts: Profiles) -> Mapping[str, Any]:
+        """Return the shares."""
+        both = "true", "synthetic"
+        parts = [
+            {"name": pair.name, "variation": pair.variation, "labels": labels}
+            | {key: each.tolist() for key, each in zip(both, pair.shares)}
+            for pair, labels in facts.parts
+        ]
+        return {"profiles": parts, "frequent": [v._asdict() for v in facts.frequent]}
+
+
+def _profile_charts(facts: Profiles) -> list[tuple[str, str, BarChart]]:
+    return [
+        (short(pair.name), f"total variation {share(pair.variation, 2)}",
+         BarChart(tuple(map(Bar, labels, zip(*(each.tolist() for each in pair.shares)))), False))
+        for pair, labels in facts.parts[:COLUMNS_SHOWN]
+    ]  # fmt: skip

@@ -10,7 +10,7 @@ from adaptive_qs.evaluation.associations import Association
 from adaptive_qs.evaluation.checks import CHECKS, Comparison, Finding
 from adaptive_qs.evaluation.columns import column_pairs
 from adaptive_qs.evaluation.evaluation import Evaluation, Promised
-from adaptive_qs.evaluation.groups import GroupFacts
+from adaptive_qs.evaluation.groups import GroupFacts, Profiles
 from adaptive_qs.evaluation.marginals import MarginalsCheck, WorkloadDistance, marginals_sentence
 from adaptive_qs.evaluation.models import ModelSettings, Spread, Utility
 from adaptive_qs.evaluation.queries import PartError, QueryError
@@ -84,6 +84,7 @@ def made_evaluation(schema=None, ways=2, l1=0.25, v=(0.5, 0.125), pair=None, **c
         "rules": RULES,
         "values": (),
         "group_means": GroupFacts(()),
+        "profiles": Profiles((), ()),
         "correlations": (),
         "workload": WorkloadDistance(tuple(cliques)),
         "columns": column_pairs(pair),

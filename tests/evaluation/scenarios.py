@@ -111,6 +111,25 @@ RANGES = {"version": 1, "parts": [
 ]}  # fmt: skip
 PREFIXES = {"version": 1, "parts": RANGES["parts"][1:]}
 
+
+def criteria(limit):
+    """One limit of the owner."""
+    listed = [{"measure": "count_difference", "ways": 1, "limit": limit}]
+    return {"version": 1, "criteria": listed}
+
+
+def hours_lost():
+    """Dates that have lost their hours."""
+    column = {"name": "seen", "type": "datetime", "min": "2024-01-01T00:00:00",
+              "max": "2024-12-31T23:59:59", "granularity": "day"}  # fmt: skip
+    rng = np.random.default_rng(1)
+    days, hours = rng.integers(0, 365, 2_000), rng.binomial(23, 0.5, 2_000)
+    moments = pd.Timestamp("2024-01-01") + pd.to_timedelta(24 * days + hours, unit="h")
+    true = pd.DataFrame({"seen": moments})
+    made = pd.DataFrame({"seen": moments.normalize()})
+    return evaluate(true, made, {"version": 1, "columns": [column]}, 1)
+
+
 CASES = {
     "a fresh sample": lambda: compared(people(2)),
     "the true table": lambda: compared(TRUE.sample(frac=1, random_state=1)),
@@ -140,6 +159,9 @@ CASES = {
                                     "values": ["low", "fair", "high"]}]}, 1,
     ),
     "models": lambda: compared(shuffled(["member"]), 1, target="member", repeats=2),
+    "hours lost": hours_lost,
+    "criteria met": lambda: compared(people(2), 1, accept=criteria(0.05)),
+    "a criterion not met": lambda: compared(people(2), 1, accept=criteria(0.001)),
     "a group missing": lambda: compared(people(2).query("country != 'south'"), 1),
 }  # fmt: skip
 """A problem, and the evaluation of tables that have it."""
