@@ -324,9 +324,8 @@ def compare_groups(comparison: Comparison) -> GroupFacts:
         means = known and len(meant) == 1 and compare_means(values[names.index(number)], meant[0])
         if not means:
             raise InputError(
-                f"Cannot compare {shown(number)} by {shown(by)}. Name a column of numbers or "
-                "dates, and one of which two values have 10 true rows each, or the hour, weekday "
-                "or month of one."
+                f"Cannot compare {shown(number)} by {shown(by)}. Name numbers or dates, and a column "
+                "of which two values have 10 true rows each, or the hour, weekday or month of one."
             )
         requested.append(means)
     return GroupFacts(tuple(sorted(compared, key=lambda m: -m.explained)), tuple(requested))
@@ -334,8 +333,6 @@ def compare_groups(comparison: Comparison) -> GroupFacts:
 
 def parse_compared(text: str) -> list[tuple[str, str]]:
     """Return the columns named in a text such as "price by district, tips by vendor"."""
-    if not isinstance(text, str):
-        raise InputError(f'compare is {shown(text)}. Use text such as "price by district".')
     parts = (each.partition(" by ") for each in text.split(",") if text)
     return [(number.strip(" `"), by.strip(" `")) for number, _, by in parts]
 
