@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from adaptive_qs.arguments import shown
 from adaptive_qs.errors import InputError
 from adaptive_qs.evaluation import checks
 from adaptive_qs.evaluation.associations import associate
@@ -323,7 +324,7 @@ def compare_groups(comparison: Comparison) -> GroupFacts:
         means = known and len(meant) == 1 and compare_means(values[names.index(number)], meant[0])
         if not means:
             raise InputError(
-                f"Cannot compare {number!r} by {by!r}. Name a column of numbers or dates, and one "
+                f"Cannot compare {shown(number)} by {shown(by)}. Name numbers or dates, and a column "
                 "of which two values have 10 true rows each, or the hour, weekday or month of one."
             )
         requested.append(means)
@@ -466,8 +467,9 @@ class ProfilesCheck(Check):
 
     def judge(self, facts: Profiles, evaluation: Any) -> Finding:
         """Name the profiles that are off."""
-        off = [f"{short(pair.name)} ({share(pair.variation, 2)} of the rows at another time)"
-               for pair, _ in facts.parts if pair.is_off]  # fmt: skip
+        lines = [(short(pair.name), f"{share(pair.variation, 2)} of the rows at another time")
+                 for pair, _ in facts.parts]  # fmt: skip
+        off = [f"{n} ({text})" for (n, text), (pair, _) in zip(lines, facts.parts) if pair.is_off]
         text = f"Profiles of dates are off: {checks.named(off)}." if off else ""
         charts = checks.Drawn("Rows by hour, weekday and month", partial(_profile_charts, facts))
         columns = (
@@ -476,7 +478,7 @@ class ProfilesCheck(Check):
         )  # fmt: skip
         caption = f"The {FREQUENT} most frequent values of each column, the largest change first"
         table = checks.Table(caption, columns, facts.frequent[:MOST_LISTED], 3)
-        figures = (charts, table) if facts.parts else (table,)
+        figures = (checks.Facts(tuple(lines)), charts, table) if facts.parts else (table,)
         grade, word = self.word_for(facts) if facts.parts else ("plain", "")
         return Finding(grade, word, text, figures=figures)
 
