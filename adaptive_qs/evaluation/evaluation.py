@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
+from adaptive_qs.arguments import shown
 from adaptive_qs.errors import InputError
 from adaptive_qs.evaluation import checks
 from adaptive_qs.evaluation.accept import load_criteria
@@ -349,6 +350,8 @@ def evaluate(
     described = _resolve_schema(schema, release, true, max_memory)
     marginals, queries = resolve_compared(workload, described.domain())
     declared = _resolve_rules(rules, described)
+    if not isinstance(compare, str):
+        raise InputError(f'compare is {shown(compare)}. Use text such as "price by district".')
     compared = [pair for each in (*described.compare, compare) for pair in parse_compared(each)]
     limits = () if accept is None else load_criteria(accept, described)
     promised = find_promise(release, synthetic, described, max_memory)

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from adaptive_qs.arguments import shown
 from adaptive_qs.errors import InputError
 from adaptive_qs.evaluation import checks
 from adaptive_qs.evaluation.associations import associate
@@ -323,7 +324,7 @@ def compare_groups(comparison: Comparison) -> GroupFacts:
         means = known and len(meant) == 1 and compare_means(values[names.index(number)], meant[0])
         if not means:
             raise InputError(
-                f"Cannot compare {number!r} by {by!r}. Name a column of numbers or dates, and one "
+                f"Cannot compare {shown(number)} by {shown(by)}. Name numbers or dates, and a column "
                 "of which two values have 10 true rows each, or the hour, weekday or month of one."
             )
         requested.append(means)

@@ -159,3 +159,7 @@ def test_requested_comparisons_show_all_groups_with_dates_in_days():
     for text in ("kind by child", "fare by colour", "fare"):
         with pytest.raises(InputError, match="Cannot compare"):
             evaluate(TRUE, later, SCHEMA, 1, compare=text)
+    for content in (TRUE, "kind\nsecret by child"):  # by mistake
+        with pytest.raises(InputError) as refused:
+            evaluate(TRUE, later, SCHEMA, 1, compare=content)
+        assert "secret" not in str(refused.value)
