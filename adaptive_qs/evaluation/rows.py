@@ -208,7 +208,6 @@ class RulesCheck(Check):
     uses, shown = ("single rows",), "always"
     rules = (
         Word("impossible rows", "poor", lambda rows: rows.broken >= IMPOSSIBLE),
-        Word("odd pairs of values", "poor", lambda rows: rows.odd_share >= IMPOSSIBLE),
         Word("broken rules", "fair", lambda rows: rows.broken >= BROKEN),
         Word("odd pairs of values", "fair", lambda rows: rows.odd_share >= ODD_SHARE),
         Word("kept", "good"),

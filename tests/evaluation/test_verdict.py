@@ -135,7 +135,6 @@ def odd(share):
         ("columns", [column("noise", 0.3, 0.28), column("doubt", 0.2, 0.1, 0.2)], "good", "kept"),
         ("rules", RuleFacts((shares(0.07),), None, 0.0, ()), "fair", "broken rules"),
         ("rules", RuleFacts((shares(0.005),), None, 0.0, ()), "good", "kept"),
-        ("rules", odd(0.3), "poor", "odd pairs of values"),
         ("rules", odd(0.1), "fair", "odd pairs of values"),
         ("rules", odd(0.01), "good", "kept"),
         ("rows", RowChecks(0.9, 0.01, 0.02, 0.9, 0, 0), "poor", "copies"),
