@@ -323,7 +323,7 @@ def compare_groups(comparison: Comparison) -> GroupFacts:
         if not means:
             raise InputError(
                 f"Cannot compare {shown(number)} by {shown(by)}. Name numbers or dates, and a "
-                "column of which two values have 10 true rows, or the hour, weekday or month of one."
+                "column of which two values have 10 rows, or the hour, weekday or month of one."
             )
         requested.append(means)
     return GroupFacts(tuple(sorted(compared, key=lambda m: -m.explained)), tuple(requested))
