@@ -302,10 +302,8 @@ def compare_groups(comparison: Comparison) -> GroupFacts:
     """
     pair, schema = comparison.pair, comparison.schema
     given = comparison.key.given if comparison.key else frozenset()
-    values = dict[int, _Values]()
-    for position, column in enumerate(schema.columns):
-        if (found := read_values(pair, column)) is not None:
-            values[position] = found
+    read = (read_values(pair, column) for column in schema.columns)
+    values = {position: found for position, found in enumerate(read) if found is not None}
     parts = list(list_parts(pair, schema))
     few = [group_by_codes(pair, schema, k) for k in range(len(schema.columns))]
     groups = parts + [few[k] for k, margin in enumerate(pair.margins[0])
@@ -324,8 +322,8 @@ def compare_groups(comparison: Comparison) -> GroupFacts:
         means = known and len(meant) == 1 and compare_means(values[names.index(number)], meant[0])
         if not means:
             raise InputError(
-                f"Cannot compare {shown(number)} by {shown(by)}. Name numbers or dates, and a column "
-                "of which two values have 10 true rows each, or the hour, weekday or month of one."
+                f"Cannot compare {shown(number)} by {shown(by)}. Name numbers or dates, and a "
+                "column of which two values have 10 rows, or the hour, weekday or month of one."
             )
         requested.append(means)
     return GroupFacts(tuple(sorted(compared, key=lambda m: -m.explained)), tuple(requested))
