@@ -8,7 +8,7 @@ from scripts.speed import house
 
 CEILINGS = {
     "modules": 163,
-    "lines": 51_950,
+    "lines": 51_500,
     "most lines": 500,
     "files executed by synthesize": 92,
     "files executed by answer": 76,
@@ -17,7 +17,7 @@ CEILINGS = {
     "files that name a type of column, at least": 2,
     "files that name a type of column, at most": 5,
     "import circles": 0,
-    "phrases to replace": 57,
+    "phrases to replace": 53,
     "lines of pages": 5_135,
 }
 SLACK = {
