@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import scipy
 from numpy.typing import NDArray
 
 from adaptive_qs.table.cells import normalise
@@ -362,7 +361,15 @@ def _decline(ends: Array, log_mean: float) -> float:
         return math.log(float(shares @ np.exp(np.maximum(slope * y, -LIMIT)))) - log_mean
 
     steepest = -LIMIT / float(y[0])  # begins in the first cell
-    return float(scipy.optimize.brentq(excess, steepest, 0.0)) if excess(steepest) < 0 else steepest
+    return _root(excess, steepest, 0.0) if excess(steepest) < 0 else steepest
+
+
+def _root(increasing: Callable[[float], float], low: float, high: float) -> float:
+    """Return where a function is zero; scipy.optimize takes long to import."""
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if increasing(middle) < 0 else (low, middle)
+    return low
 
 
 def _scale(width: float, log_mean: float) -> float:
@@ -377,7 +384,7 @@ def _scale(width: float, log_mean: float) -> float:
         mass = (-math.expm1(-y) - math.expm1(-3 * y) / 3) / 2
         return math.log(mass) + log - log_mean
 
-    return width * math.exp(scipy.optimize.brentq(excess, log_mean - 2.0, 60.0))  # unit / width
+    return width * math.exp(_root(excess, log_mean - 2.0, 60.0))  # unit / width
 
 
 # Endings: which points of a code the rows are on.

@@ -181,6 +181,7 @@ def test_pairs_are_filled_where_that_leaves_least(covariance, measured, pays):
     assert rho_to_fill(every, 4 * covariance**2, measured, 20_000.0, 1e-5) == 0
 
 
+@pytest.mark.slow
 def test_a_loop_that_measures_halves_replays_on_a_neighbour():
     rows = [*map(tuple, correlated(0.9, rows=400).to_numpy().tolist())]
     result = assert_replays(rows, rows[1:], EVERY, 0.05, None)

@@ -158,7 +158,7 @@ def test_two_hundred_columns_at_three_ways_run(monkeypatch):
 
 
 def test_a_pair_too_large_for_the_memory_is_left_out_and_its_columns_stay():
-    sizes = {"a": 40_000, "b": 40_000, "c": 2}
+    sizes = {"a": 12_000, "b": 12_000, "c": 2}
     frame = pd.DataFrame({"a": [1, 2] * 50, "b": [3, 4] * 50, "c": [0, 1] * 50})
     found = fitted(frame, sizes, max_memory="2GB")
     assert ": --max-memory)" in found.release_.manifest.settings["left_out"]
