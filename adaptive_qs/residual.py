@@ -190,7 +190,7 @@ class ReferenceModel:
         return kept[clique]
 
     def fill_with(self, fill: Mapping[Clique, Fill]) -> None:
-        """Take these for the interactions of pairs of which nothing was measured, by attributes."""
+        """Set the interactions of the pairs of attributes that no measurement covers."""
         self.fill = fill
         self._own = {tau: own for tau, own in self._own.items() if len(tau) < 3}
 

@@ -430,7 +430,7 @@ class CorrelationsCheck(Check):
     )
 
     def measure(self, comparison: Comparison) -> tuple[Correlation, ...]:
-        """Compare the correlations of all columns of numbers or dates, largest change first."""
+        """Compare the correlations of columns of numbers and dates, sorted by change."""
         import pandas as pd
 
         pair, columns, found = comparison.pair, comparison.schema.columns, list[Matrix]()

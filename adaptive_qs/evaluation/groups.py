@@ -92,7 +92,7 @@ def list_parts(pair: TablePair, schema: Schema) -> Iterator[Grouping]:
 
 
 def group_by_codes(pair: TablePair, schema: Schema, position: int) -> Grouping:
-    """Return the groups that the values of a column make."""
+    """Group the rows of both tables by the values of one column."""
     codes, column = (pair.true.columns[position], pair.synthetic.columns[position]), schema.columns
     return Grouping(column[position].name, codes, column[position].labels_of_codes(), position)
 

@@ -382,7 +382,7 @@ def _count(cells, true_rows, counts, odd, first, second, of_first, of_second, le
 
 @njit(cache=True, nogil=True)
 def _sum(cells, first, second, of_first, of_second, counts):  # type: ignore[no-untyped-def]
-    """Return the sums over occupied cells, and reset the counts.
+    """Sum over the occupied cells, and reset the counts to zero.
 
     By the delta method a row of cell xy moves χ²/N + 1 = Σ p r, r = p_xy/(p_x p_y), by
     h = 2 r − Σ_y p(y|x) r − Σ_x p(x|y) r, which is 0 on average, and the variance is Σ p h² / N.

@@ -383,7 +383,7 @@ class _Together:
         return float(np.average(errors, weights=self._weights)) / self._total
 
     def _planned(self, share: float) -> TogetherPlan:
-        """Return how they are measured with a share of the budget."""
+        """Plan the joint measurement with this share of the budget."""
         rho = share * self._rho - len(self._closure) / UNITS_PER_RHO  # charges are rounded up
         budget = 2 * max(rho, 0.0) / (1 + SAFETY)
         return self._planner.plan_together(self._errors, self._held, budget, self._weights)

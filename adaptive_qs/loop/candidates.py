@@ -239,7 +239,7 @@ class ErrorTable:
         return Gains(budgets[level], expected, paid, cost < gain, deficit)
 
     def _find_best(self, price: float, first: int, budgets: Array) -> None:
-        """Update the best budgets: of changed candidates, or of all if price or budgets did."""
+        """Update the best budgets of changed candidates; of all if the price or budgets changed."""
         found_for = price, first, float(budgets[0])
         rows: Integers | slice = slice(None)
         if found_for == self._found_for:

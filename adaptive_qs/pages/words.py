@@ -156,7 +156,7 @@ HEIGHT = 100
 
 @dataclass(frozen=True)
 class Bar:
-    """One value of an axis, or several, with one number for each series (true and synthetic).
+    """One bar of a chart: a value, or a run of values, with one number for each series.
 
     Attributes:
         low, high: of an interval around the first; None without one.

@@ -81,7 +81,7 @@ class Identity:
         return self.histograms
 
     def answers(self, table: Integers) -> Integers:
-        """Return the counts."""
+        """Return the counts as they are."""
         return table
 
 
@@ -112,7 +112,7 @@ class Centering:
         return self.largest * (self.largest - 1)
 
     def answers(self, table: Integers) -> Integers:
-        """Return the centered counts."""
+        """Return ``largest`` times the counts, less the rounded means of their groups."""
         n, groups = self.largest, self.groups
         taken = (2 * n + groups.sizes) // (2 * groups.sizes)
         sums = groups.sums(table, 0) * taken[:, None]

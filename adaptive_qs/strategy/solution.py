@@ -20,7 +20,7 @@ from adaptive_qs.workload.matrices import Queries
 
 @dataclass(frozen=True)
 class SolverSettings:
-    """Limits shared by all solvers."""
+    """The limits of every solver."""
 
     gap: float = 1e-4  # stop if objective / lower_bound − 1 is at most this (on the squared error)
     max_iterations: int = 1_000  # stop there in any case, with the gap reached by then

@@ -129,7 +129,11 @@ class QueryFamily(BaseModel):
 
     @classmethod
     def of_name(cls, name: str) -> Self:
-        """Build a family from its name alone; WorkloadError if a parameter has no default."""
+        """Build a family from its name alone.
+
+        Raises:
+            WorkloadError: If a parameter has no default.
+        """
         return cls(family=name)
 
     def on_axis(self, attribute: Attribute, read: ReadMatrix) -> AxisQueries:

@@ -53,7 +53,9 @@ def test_columns_that_are_empty_together_are_proposed_as_rules(run):
     lines = [f"{row},{'x' if each else ''}" for row, each in zip(rows, other)]
     Path("t.csv").write_text("\n".join(["a,b,c,d", *lines]) + "\n")
     said = done(run("schema", "init", "t.csv", "--out", "p.json"))
-    rules = [rule["rule"] for rule in json.loads(Path("p.json").read_text(encoding="utf-8"))["rules"]]
+    rules = [
+        rule["rule"] for rule in json.loads(Path("p.json").read_text(encoding="utf-8"))["rules"]
+    ]
     together = [f"a is missing <-> {name} is missing" for name in "bc"]
     assert [rule for rule in rules if "missing" in rule] == together
     assert together[0] in said.out
