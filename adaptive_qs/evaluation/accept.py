@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,7 @@ from adaptive_qs.evaluation import checks
 from adaptive_qs.evaluation.checks import Check, Comparison, Finding, Word
 from adaptive_qs.evaluation.groups import LEAST_ROWS, compare_means, group_by_codes, read_values
 from adaptive_qs.evaluation.models import auroc, gradient_boosting
-from adaptive_qs.evaluation.rows import row_checks
+from adaptive_qs.evaluation.rows import count_combinations, refuse_distance
 from adaptive_qs.evaluation.rules import check_rules
 from adaptive_qs.evaluation.tables import DAY
 from adaptive_qs.jsonfile import first_complaint, read_json
@@ -30,7 +30,6 @@ from adaptive_qs.table.schema import Schema
 from adaptive_qs.workload.workload import all_sets
 
 Numbers = NDArray[np.float64]
-T = TypeVar("T")
 Found = tuple[float, str]
 """A value, and where in the tables it was found."""
 
@@ -83,17 +82,9 @@ class Counts(Criterion):
                     apart = np.where(true >= self.least_rows, np.maximum(p / q, q / p), 1.0)
             if (largest := float(apart.max())) > best:
                 row = int(np.argmax(cells == np.argmax(apart)))
-                best, where = largest, _describe_row(comparison, clique, row)
+                place = (0, row) if row < joint.true_rows else (1, row - joint.true_rows)
+                best, where = largest, comparison.describe_row(*place, clique)
         return best, where
-
-
-def _describe_row(comparison: Comparison, clique: Sequence[int], row: int) -> str:
-    """Return the values of some columns in a row of both tables, the true ones first."""
-    pair, columns = comparison.pair, comparison.schema.columns
-    table, at = (pair.true, row) if row < pair.true.num_rows else (
-        pair.synthetic, row - pair.true.num_rows)  # fmt: skip
-    labels = ((columns[i], columns[i].labels_of_codes()[table.columns[i][at]]) for i in clique)
-    return ", ".join(f"{short(column.name)} = {short(str(label))}" for column, label in labels)
 
 
 class Means(Criterion):
@@ -212,18 +203,26 @@ class Propensity(Criterion):
             return auroc(model.predict_proba(table[test]), labels[test]), ""
 
 
-class Rows(Criterion):
-    """The largest share of rows that break a declared rule, or the share that are unique true rows.
+class Unique(Criterion):
+    """The rows that equal, in some or all columns, a true row that is unique there."""
 
-    The latter equal a true row that occurs once.
-    """
-
-    measure: Literal["rules", "unique_matches"]
+    measure: Literal["unique_matches"]
+    columns: Annotated[tuple[str, ...], Field(strict=False)] = ()
 
     def find(self, comparison: Comparison) -> Found:
         """Return the share of the synthetic rows."""
-        if self.measure == "unique_matches":
-            return row_checks(comparison.joint).unique_matches, ""
+        clique = tuple(map(comparison.schema.names.index, self.columns))
+        _, true, made = count_combinations(comparison.joint, clique)
+        return float(made[true == 1].sum() / made.sum()), ""
+
+
+class Broken(Criterion):
+    """The largest share of rows that break a declared rule."""
+
+    measure: Literal["rules"]
+
+    def find(self, comparison: Comparison) -> Found:
+        """Return the share of the synthetic rows."""
         found = check_rules(comparison.joint, comparison.rules, "declared")
         if not found:
             raise InputError("rules: none is declared. Declare one, or remove the criterion.")
@@ -232,7 +231,7 @@ class Rows(Criterion):
 
 
 AnyCriterion = Annotated[
-    Counts | Means | Regression | Propensity | Rows, Field(discriminator="measure")
+    Counts | Means | Regression | Propensity | Unique | Broken, Field(discriminator="measure")
 ]
 
 
@@ -258,6 +257,7 @@ def load_criteria(source: str | Path | Mapping[str, Any], schema: Schema) -> Seq
         complaint = first_complaint(error)
         place = ": criterion ".join([named, *(str(int(k) + 1) for k in complaint.where[1:2])])
         line = complaint.line(place, list(map(str, complaint.where[3:])))
+        refuse_distance(line.removeprefix(place))
         raise InputError(line.replace(": type ", ": measure ")) from None
     for number, criterion in enumerate(found, 1):
         for name in criterion.named():
