@@ -53,7 +53,7 @@ from adaptive_qs.residual import ReferenceModel
 PAGE_CODES = 2**22
 """Number of codes in a page, if the table has enough rows."""
 LEAST_DRAWN = 64
-"""Fewer rows are some of so many at random: the counts nearest to the targets of a single row would
+"""Fewer rows are a random part of this many. The counts nearest to the targets of a single row would
 be one of the most frequent cells."""
 
 

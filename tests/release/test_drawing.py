@@ -115,7 +115,7 @@ def test_a_conditional_sample_agrees_with_the_same_rows_of_a_large_table(model):
 @pytest.mark.slow
 @pytest.mark.parametrize(("num_rows", "samples"), [(1, 120), (5, 50)])
 def test_samples_of_few_rows_have_each_row_at_its_chance(model, num_rows, samples):
-    """The counts that are nearest to those expected of a row are those of a frequent cell."""
+    """The counts nearest to what is expected of one row would be a frequent cell."""
     few = pd.concat([model.sample(num_rows, seed=seed) for seed in range(samples)])
     tables = [
         each.groupby(["sex", "town"], dropna=False).size()
