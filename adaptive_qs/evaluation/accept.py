@@ -18,9 +18,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from adaptive_qs.errors import InputError
 from adaptive_qs.evaluation import checks
 from adaptive_qs.evaluation.checks import Check, Comparison, Finding, Word
+from adaptive_qs.evaluation.disclosure import refuse_distance
 from adaptive_qs.evaluation.groups import LEAST_ROWS, compare_means, group_by_codes, read_values
-from adaptive_qs.evaluation.models import auroc, gradient_boosting
-from adaptive_qs.evaluation.rows import count_combinations, refuse_distance
+from adaptive_qs.evaluation.models import train_all
+from adaptive_qs.evaluation.rows import count_combinations
 from adaptive_qs.evaluation.rules import check_rules
 from adaptive_qs.evaluation.tables import DAY
 from adaptive_qs.jsonfile import first_complaint, read_json
@@ -71,9 +72,7 @@ class Counts(Criterion):
         """Return the largest ratio or difference."""
         joint, best, where = comparison.joint, 0.0, ""
         for clique in map(tuple, all_sets(joint.pair.domain, [self.ways])[0].tolist()):
-            cells, bound = joint.cells(clique)
-            true, made = (np.bincount(part, minlength=bound) for part in
-                          np.split(cells, [joint.true_rows]))  # fmt: skip
+            cells, true, made = count_combinations(joint, clique)
             p, q = true / true.sum(), made / made.sum()
             if self.measure == "count_difference":
                 apart = np.abs(p - q)
@@ -181,8 +180,6 @@ class Propensity(Criterion):
 
     def find(self, comparison: Comparison) -> Found:
         """Return the area."""
-        from threadpoolctl import threadpool_limits
-
         pair, rng = comparison.pair, np.random.default_rng(comparison.settings.seed)
         rows = min(*comparison.rows, 2 * comparison.settings.max_rows)
         kinds, parts = [], [list[Numbers](), list[Numbers]()]
@@ -198,9 +195,8 @@ class Propensity(Criterion):
         train, test = order[:rows], order[rows:]
         if len(np.unique(labels[train])) < 2 or len(np.unique(labels[test])) < 2:
             raise InputError("propensity: the tables have too few rows. Use larger tables.")
-        with threadpool_limits(1):
-            model = gradient_boosting(kinds, 0).fit(table[train], labels[train])
-            return auroc(model.predict_proba(table[test]), labels[test]), ""
+        samples = [(table, labels)] * 2
+        return train_all([(kinds, samples, (train, test), 0)], 1, None)[0][0], ""
 
 
 class Unique(Criterion):

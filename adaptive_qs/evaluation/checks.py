@@ -282,7 +282,7 @@ CHECKS: Registry[type[Check]] = Registry(
         "release": f"{_HERE}.evaluation:ReleaseCheck",
         "criteria": f"{_HERE}.accept:AcceptCheck",
         "key": f"{_HERE}.keys:KeysCheck",
-        "disclosure": f"{_HERE}.rows:DisclosureCheck",
+        "disclosure": f"{_HERE}.disclosure:DisclosureCheck",
         "rows": f"{_HERE}.rows:RowsCheck",
         "rules": f"{_HERE}.rows:RulesCheck",
         "values": f"{_HERE}.columns:ValuesCheck",

@@ -141,7 +141,7 @@ def measure_utility(
     others = [a for i, a in enumerate(true.domain.attributes) if i != target.attribute]
     ordered = [a.ordered for a in others]
     tasks = [(ordered, samples, split, settings.seed + k) for k, split in enumerate(splits)]
-    real, made = map(Spread.from_values, zip(*_train_all(tasks, workers, progress)))
+    real, made = map(Spread.from_values, zip(*train_all(tasks, workers, progress)))
     trained, _, tested = map(len, splits[0])
     notes = [
         "the test rows were also used to make the synthetic table, so scores can be too high",
@@ -190,7 +190,7 @@ def _draw_splits(
     return splits
 
 
-def _train_all(tasks: Sequence[Any], workers: int, progress: StepProgress | None) -> list[Any]:
+def train_all(tasks: Sequence[Any], workers: int, progress: StepProgress | None) -> list[Any]:
     """Return the areas of all repeats, each computed on one thread.
 
     scikit-learn adds floating-point numbers in an order that depends on its number of threads, so
@@ -356,69 +356,6 @@ def _cut_at_quantiles(counts: Codes) -> Codes:
     cuts = {before_last if cut == last else cut for cut in cuts}
     classes: Codes = np.searchsorted(sorted(cuts), np.arange(len(counts)), side="left")
     return classes
-
-
-# Guesses from known columns, which need no training.
-
-
-@dataclass(frozen=True)
-class Guess:
-    """Shares of the true rows whose value of a column is guessed right from the known columns.
-
-    A guess is the most frequent value of the synthetic rows with this combination, of all other
-    true rows with it (``control``), or of all true rows. ``excess`` is the first less the second,
-    and ``deviation`` its standard deviation.
-    """
-
-    column: str
-    synthetic: float
-    control: float
-    most_frequent: float
-    excess: float
-    deviation: float
-
-
-def guess_column(name: str, cells: Codes, codes: Codes, true: Codes) -> Guess:
-    """Guess a column of the true rows, each from the synthetic and from the other true rows.
-
-    Args:
-        name: of the column.
-        cells: combination of the known columns in every row of both tables, the true ones first.
-        codes: of the column in these rows.
-        true: number of true rows with each combination.
-    """
-    n, size, distinct = int(true.sum()), int(codes.max()) + 1, len(true)
-    known, values = cells[:n], codes[:n]
-
-    def hit(scores: Codes) -> NDArray[np.bool_]:
-        return np.asarray(size - 1 - scores % size == values)
-
-    made = _best_scores(cells[n:], codes[n:], distinct, size)[0]
-    made[made < size] = _best_scores(0 * cells[n:], codes[n:], 1, size)[0]
-    right = hit(made[known]).astype(float)
-    alike, whole = (
-        hit(best) & (best - size > second)  # without the row itself
-        for best, second in (_best_scores(known, values, distinct, size)[:, known],
-                             _best_scores(0 * known, values, 1, size)[:, 0 * known])
-    )  # fmt: skip
-    control = np.where(true[known] == 1, whole, alike)
-    apart, most = right - control, np.bincount(values).max() / n
-    return Guess(name, float(right.mean()), float(control.mean()), float(most),
-                 float(apart.mean()), float(apart.std() / math.sqrt(n)))  # fmt: skip
-
-
-def _best_scores(cells: Codes, codes: Codes, distinct: int, size: int) -> Codes:
-    """Return the best and the second best score of a code in each cell, shape (2, distinct).
-
-    A score is the number of rows times ``size``, plus ``size`` − 1 − code: ties go to the first.
-    """
-    keys, rows = np.unique(cells * size + codes, return_counts=True)
-    cell, scores = keys // size, rows * size + size - 1 - keys % size
-    best = np.full((2, distinct), size - 1)
-    np.maximum.at(best[0], cell, scores)
-    others = scores < best[0][cell]
-    np.maximum.at(best[1], cell[others], scores[others])
-    return best
 
 
 # The check of models.

@@ -1,11 +1,9 @@
-"""Rows: copies of true ones, what columns disclose, odd pairs of values, and broken rules."""
+"""Whole rows: copies of true ones, odd pairs of values, and rows that break rules."""
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -13,13 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
-from adaptive_qs.arguments import shown, split_names
 from adaptive_qs.domain import Clique
-from adaptive_qs.errors import InputError
 from adaptive_qs.evaluation import checks
 from adaptive_qs.evaluation.checks import Check, Comparison, Facts, Finding, Table, Word, named
 from adaptive_qs.evaluation.finding import found_rules
-from adaptive_qs.evaluation.models import Guess, guess_column
 from adaptive_qs.evaluation.rules import (
     BROKEN,
     ImpossibleRows,
@@ -27,9 +22,8 @@ from adaptive_qs.evaluation.rules import (
     check_rules,
     impossible_rows,
 )
-from adaptive_qs.evaluation.scale import DEVIATIONS
 from adaptive_qs.evaluation.tables import ODD, Cells, JointCodes, OddRow
-from adaptive_qs.pages.words import combination, count, counted, quoted, share, short
+from adaptive_qs.pages.words import combination, count, quoted, share, short
 
 Counts = NDArray[np.int64]
 Numbers = NDArray[np.float64]
@@ -115,7 +109,7 @@ def _chance_between_halves(repeats: Counts) -> float:
     half = rows // 2
     if not half:
         return 0.0
-    return float(((1 - _none(repeats - 1, rows - half, rows - 1)) * repeats).sum() / rows)
+    return float(((1 - none_drawn(repeats - 1, rows - half, rows - 1)) * repeats).sum() / rows)
 
 
 def count_combinations(joint: JointCodes, columns: Clique = ()) -> tuple[Cells, Counts, Counts]:
@@ -129,15 +123,10 @@ def count_combinations(joint: JointCodes, columns: Clique = ()) -> tuple[Cells, 
     return ranks, true, made
 
 
-def _none(some: Counts, drawn: int, rows: int) -> Numbers:
+def none_drawn(some: Counts, drawn: int, rows: int) -> Numbers:
     """Return the chance that none of some rows is among those drawn: C(R − t, D) / C(R, D)."""
     left, others = rows - drawn + 1, gammaln(rows - some + 1)
     return np.asarray(np.exp(gammaln(left) - gammaln(left - some) + others - gammaln(rows + 1)))
-
-
-def _one(some: Counts, drawn: int, rows: int) -> Numbers:
-    """Return the chance that exactly one of some rows is among those drawn."""
-    return some * (drawn / rows) * _none(some - 1, drawn - 1, rows - 1)
 
 
 class RowsCheck(Check):
@@ -186,159 +175,6 @@ class RowsCheck(Check):
         return Finding(
             grade, word, headline=alarm, figures=(Facts(lines),), notes=notes, advice=advice
         )
-
-
-# What columns that somebody knows disclose.
-
-SMALL = 2, 3, 5, 10
-"""Numbers of rows k: combinations of fewer are counted."""
-_DISTANCE = re.compile("distance|closest|nearest|dcr|nndr", re.IGNORECASE)
-
-
-def refuse_distance(text: str) -> None:
-    """Raise InputError if a text asks for distances to the closest record."""
-    if _DISTANCE.search(text):
-        raise InputError(
-            "Distances to the closest record are not reported: short ones can be chance, and long "
-            "ones stop no inference. Name columns that somebody may know with --disclose."
-        )
-
-
-def parse_disclosed(text: str, names: Sequence[str]) -> Clique:
-    """Return the positions of the columns that a text such as "age, sex, district" names."""
-    found = dict.fromkeys(split_names(text, "age, sex, district"))
-    for name in found:
-        if name not in names:
-            refuse_distance(name)
-            raise InputError(f"disclose names {shown(name)}, which is no column. Check the names.")
-    return tuple(map(names.index, found))
-
-
-@dataclass(frozen=True)
-class Agreement:
-    """Shares of the combinations of one table that another table has.
-
-    ``whole`` is of both tables. ``half`` is expected of a random half of the true rows and at most
-    as many synthetic rows, and ``control`` of the same half and as many of the other true rows.
-    """
-
-    whole: float
-    half: float
-    control: float
-
-
-@dataclass(frozen=True)
-class Disclosure:
-    """What rows disclose to somebody who knows some columns; owner only.
-
-    Attributes:
-        columns: which are known.
-        combinations: number of those that occur, in the true and in the synthetic table.
-        small: for each k the rows of either table in combinations of fewer than k rows.
-        unique: unique synthetic rows whose combination is that of a unique true row.
-        true_found, synthetic_found: combinations of one table that occur in the other one.
-        guesses: of the other columns, the largest excess first.
-    """
-
-    columns: tuple[str, ...]
-    combinations: tuple[int, int]
-    small: tuple[tuple[int, int, int], ...]
-    unique: Agreement
-    true_found: Agreement
-    synthetic_found: Agreement
-    guesses: tuple[Guess, ...]
-
-
-def find_disclosure(joint: JointCodes, columns: Clique) -> Disclosure:
-    """Count the combinations of some columns in both tables, and guess the other columns."""
-    cells, true, made = count_combinations(joint, columns)
-    n, m, names = int(true.sum()), int(made.sum()), joint.pair.domain.names
-    half, other = n // 2, min(n - n // 2, m)
-    draws = (true, half, n), (made, other, m), (true, other, n)
-    a, b, c = (_one(*draw) for draw in draws)
-    both = a * _one(true - 1, other, n - half)
-    once = true == 1, made == 1
-    unique = Agreement(_part(once[0] & once[1], once[1]), _part(a * b, b), _part(both, c))
-    a, b, c = (1 - _none(*draw) for draw in draws)
-    both, shared = a + c - (1 - _none(true, half + other, n)), (true > 0) & (made > 0)
-    found = Agreement(_part(shared, true > 0), _part(a * b, a), _part(both, a))
-    back = Agreement(_part(shared, made > 0), _part(a * b, b), _part(both, c))
-    small = ((k, int(true[true < k].sum()), int(made[made < k].sum())) for k in SMALL)
-    others = (k for k in range(len(names)) if k not in columns)
-    guesses = [guess_column(names[k], cells, joint.codes[k].astype(np.int64), true) for k in others]
-    occupied = int(np.count_nonzero(true)), int(np.count_nonzero(made))
-    return Disclosure(
-        tuple(names[k] for k in columns), occupied, tuple(small), unique, found, back,
-        tuple(sorted(guesses, key=lambda g: -g.excess)),
-    )  # fmt: skip
-
-
-def _part(some: NDArray[Any], of: NDArray[Any]) -> float:
-    return float(some.sum() / of.sum()) if of.any() else math.nan
-
-
-class DisclosureCheck(Check):
-    """What somebody who knows some columns of a person can learn; it has no grade."""
-
-    name, title, shown, first = "disclosure", "Disclosure", "always", True
-
-    def measure(self, comparison: Comparison) -> Disclosure | None:
-        """Count and guess, if columns were named."""
-        named = comparison.disclose
-        return find_disclosure(comparison.joint, tuple(named)) if named else None
-
-    def judge(self, facts: Disclosure | None, evaluation: Any) -> Finding | None:
-        """Say how many rows are unique, and which columns are guessed better than by chance."""
-        if facts is None:
-            return None
-        rows, unique = evaluation.comparison.rows, facts.small[0][1:]
-        single = [f"{share(k / n)} of the {of} rows" for k, n, of in
-                  zip(unique, rows, ("true", "synthetic"))]  # fmt: skip
-        clear = [f"{quoted(g.column)} ({share(g.synthetic)} right, {share(g.control)})"
-                 for g in facts.guesses if g.excess > DEVIATIONS * g.deviation]  # fmt: skip
-        text = f"{' and '.join(single)} are unique by {combination(facts.columns)}."
-        text += " No other column is guessed better from synthetic rows than from other true rows."
-        if clear:
-            text = text.replace(" No other column is", " Some columns are")
-            text = f"{text[:-1]}: {named(clear)}."
-        return Finding(*self.word_for(facts), text, figures=_disclosure_figures(facts, rows))
-
-
-def _disclosure_figures(facts: Disclosure, rows: tuple[int, int]) -> tuple[Facts | Table, ...]:
-    kinds, number = [counted(n, "combination") for n in facts.combinations], checks.number
-    lines = (
-        ("known columns", f"{combination(facts.columns)}: {kinds[0]} in the true table, {kinds[1]} "
-         "in the synthetic one. Numbers count by their bins, a missing value as a value"),
-        ("unique rows", "are alone with their combination. Whoever knows these columns can single "
-         "out a unique true row. A unique synthetic row belongs to nobody"),
-        ("combinations", "of both tables do not show that a row was copied. One half of the true "
-         "rows shares some with the other (control rows), and synthetic rows should share as many"),
-        ("guesses", "that other true rows allow as well reveal what holds for everybody. Only the "
-         "excess can come from the row itself. Other attacks can have a larger one"),
-        ("privacy", "is not measured here. The promise of the release bounds every attack"),
-    )  # fmt: skip
-    heads = ("true rows", count), ("share", share), ("synthetic rows", count), ("share", share)
-    small = Table(
-        "Rows in combinations of fewer than k rows",
-        (number("k"), *(number(*head) for head in heads)),
-        [(k, true, true / rows[0], made, made / rows[1]) for k, true, made in facts.small],
-    )
-    kinds = ["whole tables", "half of the rows", "control rows"]
-    shared = Table(
-        "Combinations in both tables: of all rows; of half of the true rows and as many synthetic "
-        "rows; of the two halves of the true rows",
-        (checks.Column("share of", partial(short, longest=99)), *(number(h, share) for h in kinds)),
-        [("unique synthetic rows with a unique true row's combination", *astuple(facts.unique)),
-         ("true combinations that are synthetic ones, too", *astuple(facts.true_found)),
-         ("synthetic combinations that are true ones, too", *astuple(facts.synthetic_found))],
-    )  # fmt: skip
-    kinds = ["synthetic rows", "other true rows", "most frequent value", "excess", "deviation"]
-    guessed = Table(
-        "True rows whose value is guessed right from the known columns, by what the guess is from",
-        (checks.Column("column"), *(number(head, share) for head in kinds)),
-        [*map(astuple, facts.guesses)],
-    )  # fmt: skip
-    return Facts(lines), small, shared, guessed
 
 
 # The check of rules.
