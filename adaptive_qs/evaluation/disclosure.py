@@ -68,7 +68,8 @@ class Guess:
 
     A guess is the most frequent value of the synthetic rows with this combination, of all other
     true rows with it (``control``), or of all true rows. ``excess`` is the first less the second,
-    and ``deviation`` its standard deviation.
+    and ``deviation`` its standard deviation: rows of one combination are guessed alike, so that the
+    squares of their sums add up.
     """
 
     column: str
@@ -159,8 +160,9 @@ def _guess_column(name: str, cells: Cells, codes: Cells, true: Cells) -> Guess:
     )  # fmt: skip
     control = np.where(true[known] == 1, whole, alike)
     apart, most = right - control, np.bincount(values).max() / n
+    deviation = math.sqrt(float((np.bincount(known, apart) ** 2).sum())) / n
     return Guess(name, float(right.mean()), float(control.mean()), float(most),
-                 float(apart.mean()), float(apart.std() / math.sqrt(n)))  # fmt: skip
+                 float(apart.mean()), deviation)  # fmt: skip
 
 
 def _best_scores(cells: Cells, codes: Cells, distinct: int, size: int) -> Cells:

@@ -125,8 +125,10 @@ def count_combinations(joint: JointCodes, columns: Clique = ()) -> tuple[Cells, 
 
 def none_drawn(some: Counts, drawn: int, rows: int) -> Numbers:
     """Return the chance that none of some rows is among those drawn: C(R − t, D) / C(R, D)."""
-    left, others = rows - drawn + 1, gammaln(rows - some + 1)
-    return np.asarray(np.exp(gammaln(left) - gammaln(left - some) + others - gammaln(rows + 1)))
+    left = rows - drawn + 1
+    some = np.minimum(some, left)
+    chance = gammaln(left) - gammaln(left - some) + gammaln(rows - some + 1) - gammaln(rows + 1)
+    return np.asarray(np.exp(chance))
 
 
 class RowsCheck(Check):
