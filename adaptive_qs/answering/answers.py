@@ -86,11 +86,6 @@ class AnswersManifest(Statement):
     charges: Annotated[tuple[Charges, ...], FailFast()]
     """All charges, those with equal parameters together."""
 
-    @property
-    def charges_in(self) -> str:
-        """The manifest itself."""
-        return "the field charges of the manifest"
-
     @model_validator(mode="after")
     def _check_charges(self) -> Self:
         if sum((some.cost for some in self.charges), Cost()) != total_cost(self.facts):
