@@ -67,8 +67,7 @@ def init(
     elif options.ask:
         raise InputError("--ask needs --out, the schema file that gets the answers.")
     known = None if options.dictionary is None else read_dictionary(options.dictionary)
-    with io.readable(data) as table:
-        schema = propose_rules(table, propose(table, known))
+    schema = propose_rules(data, propose(data, known))
     if out is None:
         io.warn("This schema was taken from the data and is not private. Review it.")
         io.emit(schema.to_json(reasons=True))
@@ -166,12 +165,11 @@ def check(
         from adaptive_qs.table.encode import read_table
 
         loaded = described.tables[described.root]
-        with io.readable(data) as table:
-            if loaded.private_columns:
-                gather(table, loaded)
-            else:
-                read_table(table, loaded)
-        io.emit(f"{io.shown(data)}: fits the schema")
+        if loaded.private_columns:
+            gather(data, loaded)
+        else:
+            read_table(data, loaded)
+        io.emit(f"{data}: fits the schema")
 
 
 def _emit_checked(schema: Schema, path: Path, table: str = "") -> None:
