@@ -365,7 +365,6 @@ QUERY_FILE_BAD = {
     "weight": (AGES | {"queries": "range", "weight": 0}, "weight: must be at least 1e-12, not 0"),
     "large weight": (AGES | {"weight": 1e308}, "weight: must be at most 1e+12, not 1e+308"),
     "tiny weight": (AGES | {"weight": 1e-320}, "weight: must be at least 1e-12, not 1e-320"),
-    "infinite p": (AGES | {"queries": {"family": "random", "p": -math.inf}}, "queries.p: -Infin"),
     "ways": ({"ways": [6], "queries": "hybrid"}, "ways is 6. Use a number from 1 to 5"),
 }
 
