@@ -8,13 +8,10 @@ marginals of six attributes with their charges are half a million objects.
 
 from __future__ import annotations
 
-import ast
-import inspect
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -40,41 +37,6 @@ Claim = Callable[[int], None]
 """A function that is called with a number of bytes before they are used; raises if too many."""
 _QUOTED = 60
 """Maximum number of characters that are quoted of a text."""
-
-
-def render_schema(kind: str, model: Any, **options: Any) -> str:
-    """Return the text of a published JSON Schema (draft 2020-12) of version 1 of such files.
-
-    Fields are described by the docstrings below them. Pydantic can read these too, but would do so
-    whenever a module is imported.
-    """
-    from pydantic import BaseModel
-
-    content = model.model_json_schema(**options)
-    models, known = [BaseModel], dict[str, Any]()
-    for each in models:
-        models += each.__subclasses__()
-        if each.__module__.startswith("adaptive_qs."):
-            known[each.__name__] = each
-    for name, part in {**content.get("$defs", {}), model.__name__: content}.items():
-        for base in known[name].__mro__ if name in known else ():
-            if issubclass(base, BaseModel) and base is not BaseModel:
-                for field, text in _field_docstrings(base):
-                    part["properties"].get(field, {}).setdefault("description", text)
-    schema = "https://json-schema.org/draft/2020-12/schema"
-    head = {"$schema": schema, "$id": f"urn:adaptive-qs:{kind}:1"}
-    return json.dumps({**head, **content}, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
-
-
-def _field_docstrings(model: type) -> Iterator[tuple[str, str]]:
-    """Yield the fields that a class declares, each with the docstring below it."""
-    try:
-        declared: Any = ast.parse(inspect.getsource(model)).body[0]
-    except OSError:
-        return  # a call made the class
-    for field, below in pairwise(declared.body):
-        if isinstance(field, ast.AnnAssign) and isinstance(below, ast.Expr):
-            yield ast.unparse(field.target), inspect.cleandoc(ast.literal_eval(below.value))
 
 
 def as_object(content: Any) -> dict[str, Any]:

@@ -289,7 +289,7 @@ def _check_outputs(
     """Refuse outputs that cannot be written; return whether tables and release replace files."""
     if outputs.out is None and outputs.release is None:
         raise InputError("No output file is set. Use --out, --release or both.")
-    known = [*inputs, options.workload, options.about, *companions(options)]
+    known = [*inputs, options.workload, *companions(options)]
     check_distinct(outputs.files, known)
     begun = [path for path in outputs.tables.values() if any(map(exists, with_sidecar(path)))]
     replacing |= bool(begun) and all(resumes(path, options) for path in begun)
@@ -305,10 +305,6 @@ def _check(schema: TableSet, path: Path, options: Options) -> CheckedRun[Tables]
     from adaptive_qs.run.memory import check_table_rows
     from adaptive_qs.run.tables import check_tables
 
-    if options.about is not None:
-        from adaptive_qs.table.schema import resolve_about
-
-        schema = schema.with_about(*resolve_about(options.about))
     spec = workload_spec(options.workload, options.ways)
     checked = check_tables(schema, replace(options, workload=spec))
     if options.rows is not None:
