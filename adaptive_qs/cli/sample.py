@@ -71,7 +71,7 @@ def sample(release: ReleaseFile, *, options: SampleOptions) -> None:
     outputs = Outputs.of(options.out, loaded.schema)
     check_distinct(outputs.files, [release])
     outputs.check(options.force, options.force, loaded.schema)
-    _check_loaded(release, loaded.root, options.out, options.as_json)
+    _warn_of_loaded(release, loaded.root)
     check_sample_rows(loaded, rows, options.max_memory, held=False)
     if rows is None and not loaded.root.counted:
         for warning in loaded.warnings:
@@ -99,14 +99,13 @@ def sample(release: ReleaseFile, *, options: SampleOptions) -> None:
         ("privacy", "no budget spent (sampled from the release)"),
         ("seconds", f"{seconds['total']:.1f}"),
     ]
-    io.emit_done(lines, options.out)
+    io.emit_rows("Done.", lines)
 
 
-def _check_loaded(path: Path, loaded: Release, out: Path, as_json: bool) -> None:
-    """Warn of what the promise of a release leaves out; refuse an ``out`` that lacks its stamp."""
+def _warn_of_loaded(path: Path, loaded: Release) -> None:
+    """Warn of what the promise of a release leaves out."""
     from adaptive_qs.table.schema import UNREVIEWED, is_unreviewed
 
-    io.check_standard_output(out, loaded.insecure, as_json)
     if loaded.insecure:
         io.warn(f"{path}: {loaded.manifest.stamp}")
     if is_unreviewed(loaded.schema):
@@ -149,7 +148,7 @@ def marginals(release: ReleaseFile, *, options: MarginalsOptions) -> None:
 
     seed, threads = chosen_seed(options.seed), plan_workers(options.workers)
     loaded = Release.load(release, options.max_memory)
-    _check_loaded(release, loaded, out, options.as_json)
+    _warn_of_loaded(release, loaded)
     named = [columns] if columns in loaded.workload.domain.names else columns.split(",")
     with io.progress_bars() as bars:
         clock = PhaseClock(bars)
