@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_qs.cliques import AXES, Array, Integers
-from adaptive_qs.domain import Clique, Domain
+from adaptive_qs.domain import Clique, Domain, subsets
 from adaptive_qs.generate.exact import can_fit
 from adaptive_qs.generate.rows import SynthesisSettings
 from adaptive_qs.levels import nested_groupings
@@ -339,6 +339,8 @@ class CandidateSet:
         closure: their residuals, the empty one included.
         position: of each residual in the closure.
         weights: of the cliques, the largest 1.
+        waits: candidates and residuals that have to be known before they are on offer, shape
+            (n, 2): what is asked for inside of them, with more than ``FALL`` times their weight.
         cost: p_τ of each residual.
         index: finds the cliques that contain residuals.
         planner: plans their measurements.
@@ -353,6 +355,13 @@ class CandidateSet:
         self.weights: Array = weights / weights.max()
         self.index = ResidualIndex(domain, self.cliques)
         self.cost = cost
+        asked = {c: w / weights.max() for c, w in workload.weights.items() if len(c) > 1}
+        self.waits = np.array([
+            (row, self.position[inside])
+            for row, (clique, own) in enumerate(zip(self.cliques, self.weights.tolist()))
+            for inside in (subsets(clique) if len(clique) > 2 else ())
+            if asked.get(domain.columns(inside), 0.0) > FALL * own
+        ], dtype=np.int64).reshape(-1, 2)  # fmt: skip
         costs = [*map(cost, self.closure)]
         self.planner = ConditionalPlanner(domain, self.closure, self.cliques, costs)
 
@@ -394,8 +403,11 @@ class Candidates:
 
     @property
     def open(self) -> Flags:
-        """Which candidates fit and are not known."""
-        return self.limit.open & ~self.known
+        """Which candidates fit, are not known, and wait for nothing (:attr:`CandidateSet.waits`)."""
+        found = self.limit.open & ~self.known
+        row, residual = self._set.waits.T
+        found[row[self._precision[residual] == 0]] = False
+        return found
 
     def plan_known(self, rho: float) -> tuple[JointPlan, float]:
         """Plan a joint measurement of all known candidates that takes ``rho``.
