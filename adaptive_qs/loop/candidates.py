@@ -340,7 +340,7 @@ class CandidateSet:
         position: of each residual in the closure.
         weights: of the cliques, the largest 1.
         waits: candidates and residuals that have to be known before they are on offer, shape
-            (n, 2): what is asked for inside of them, with more than ``FALL`` times their weight.
+            (n, 2): what the workload has inside of them with more than ``FALL`` times their weight.
         cost: p_τ of each residual.
         index: finds the cliques that contain residuals.
         planner: plans their measurements.
@@ -356,12 +356,14 @@ class CandidateSet:
         self.index = ResidualIndex(domain, self.cliques)
         self.cost = cost
         asked = {c: w / weights.max() for c, w in workload.weights.items() if len(c) > 1}
-        self.waits = np.array([
+        lighter = np.flatnonzero(FALL * self.weights < max(asked.values(), default=0.0))
+        waits = [
             (row, self.position[inside])
-            for row, (clique, own) in enumerate(zip(self.cliques, self.weights.tolist()))
-            for inside in (subsets(clique) if len(clique) > 2 else ())
-            if asked.get(domain.columns(inside), 0.0) > FALL * own
-        ], dtype=np.int64).reshape(-1, 2)  # fmt: skip
+            for row in lighter.tolist()
+            for inside in subsets(self.cliques[row])
+            if asked.get(domain.columns(inside), 0.0) > FALL * self.weights[row]
+        ]
+        self.waits = np.array(waits, dtype=np.int64).reshape(-1, 2)
         costs = [*map(cost, self.closure)]
         self.planner = ConditionalPlanner(domain, self.closure, self.cliques, costs)
 
@@ -374,6 +376,7 @@ class Candidates:
         limit: which candidates fit ``most_cells`` over codes of all measured cliques.
         errors: expected of them, by the budget spent.
         outdated: whose estimates changed since the errors were computed.
+        ready: which wait for nothing (:attr:`CandidateSet.waits`); errors of others are not needed.
     """
 
     def __init__(
@@ -382,9 +385,10 @@ class Candidates:
         self.cliques, self.weights, self._set = every.cliques, every.weights, every
         self.limit = CellLimit(every.domain, every.cliques, most_cells)
         self.errors = ErrorTable(every.planner, every.weights, rho)
-        self.outdated = np.ones(len(every.cliques), dtype=bool)
+        self.outdated, self.ready = np.ones((2, len(every.cliques)), dtype=bool)
         self._precision = np.array([precisions.get(tau, 0.0) for tau in every.closure])
         self._own = np.array([every.position[clique] for clique in every.cliques])
+        self._find_ready()
 
     @property
     def most_residuals(self) -> int:
@@ -392,9 +396,10 @@ class Candidates:
         return self._set.planner.most_residuals
 
     def refresh(self, errors: Errors) -> None:
-        """Compute the expected errors of outdated candidates."""
+        """Compute the expected errors of outdated candidates that are ready."""
         self._curves = errors
-        self.errors.refresh(errors, self._precision, self.outdated)
+        self.errors.refresh(errors, self._precision, self.outdated & self.ready)
+        self.outdated &= ~self.ready
 
     @property
     def known(self) -> Flags:
@@ -403,11 +408,14 @@ class Candidates:
 
     @property
     def open(self) -> Flags:
-        """Which candidates fit, are not known, and wait for nothing (:attr:`CandidateSet.waits`)."""
-        found = self.limit.open & ~self.known
+        """Which candidates fit, are ready, and are not known."""
+        return self.limit.open & self.ready & ~self.known
+
+    def _find_ready(self) -> None:
         row, residual = self._set.waits.T
-        found[row[self._precision[residual] == 0]] = False
-        return found
+        self.ready[:] = True
+        self.ready[row[self._precision[residual] == 0]] = False
+        self.ready |= self.known
 
     def plan_known(self, rho: float) -> tuple[JointPlan, float]:
         """Plan a joint measurement of all known candidates that takes ``rho``.
@@ -430,4 +438,5 @@ class Candidates:
         """Account for measured residuals; the candidates that contain them are outdated."""
         for residual, precision in precisions.items():
             self._precision[self._set.position[residual]] += precision
-        self.outdated = self._set.index.containing(precisions)
+        self.outdated |= self._set.index.containing(precisions)
+        self._find_ready()
