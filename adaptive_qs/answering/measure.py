@@ -400,5 +400,5 @@ def _check_finite(name: str, answers: SetAnswers) -> None:
         raise InputError(
             f"the answers on {name} have no finite variance: its queries are too nearly dependent "
             "for this mechanism, or too different in size: scale them alike or use mechanism "
-            "gaussian"
+            "identity"
         )
