@@ -49,6 +49,10 @@ Codes = NDArray[np.integer]
 MOST_CELLS, LEAST_PAIRS, MOST_LISTED, MOST_GROUPS = 4e7, 60, 200, 250
 """Number of rows times pairs of columns that are compared, and least number of pairs; maximum
 number of groups in a list, and of values of a column that makes groups."""
+FEW_NUMBERS = 12
+"""Most codes of a column of numbers whose values make groups."""
+ROUNDING = 1e-9
+"""Parts of a standard deviation that are rounding errors."""
 LEAST_ROWS = 10
 """Number of true rows from which a group is judged."""
 
@@ -78,7 +82,8 @@ class Grouping(NamedTuple):
 def list_parts(pair: TablePair, schema: Schema) -> Iterator[Grouping]:
     """Yield the groups by hour, weekday and month of all columns of dates or times.
 
-    The last group has the missing values. A part that is the same in all true rows is left out.
+    The last group has the missing values, with a label in one part only. A part that is the same
+    in all true rows is left out.
     """
     for (position, column), part in product(enumerate(schema.columns), PARTS):
         tables = [pair.find_amounts(column, table) for table in (0, 1)]
@@ -87,7 +92,7 @@ def list_parts(pair: TablePair, schema: Schema) -> Iterator[Grouping]:
         first, second = (_number_parts(table, part) for table in tables if table is not None)
         known = first[first < len(PARTS[part])]
         if known.size and (known != known[0]).any():
-            labels = [*PARTS[part], MISSING]
+            labels = [*PARTS[part], MISSING if part == "month" else ""]
             yield Grouping(f"{part} of {column.name}", (first, second), labels, position)
 
 
@@ -241,7 +246,7 @@ def compare_means(values: _Values, by: Grouping) -> GroupMeans | None:
     variance twice the square of that. Explained is ω² (Hays 1963), the part η² less its bias.
     """
     true, made = (values.by_group(t, codes, len(by.labels)) for t, codes in enumerate(by.codes))
-    chosen = np.flatnonzero(true.rows >= LEAST_ROWS)
+    chosen = np.flatnonzero((true.rows >= LEAST_ROWS) & (np.array(by.labels) != ""))
     if len(chosen) < 2 or not made.rows.any():
         return None
     n, m = true.rows[chosen], made.rows[chosen]
@@ -270,7 +275,7 @@ def compare_means(values: _Values, by: Grouping) -> GroupMeans | None:
     reach = DEVIATIONS / 2 * np.sqrt(1 / n + 1 / some)
     around = [true.quantiles(0.5 + side * reach, chosen) for side in (-1, 1)]
     unexplained = (
-        np.abs(means[1] - means[0]) > DEVIATIONS * deviation,
+        np.abs(means[1] - means[0]) > DEVIATIONS * deviation + ROUNDING * shift,
         (medians[1] < around[0]) | (medians[1] > around[1]),
     )
     middle, names = values.middle, by.labels
@@ -279,10 +284,11 @@ def compare_means(values: _Values, by: Grouping) -> GroupMeans | None:
         limit = _far_limit(values.column, before + middle, shift)
         with np.errstate(divide="ignore", invalid="ignore"):
             off = np.fmax(off, np.where(beyond, np.abs(now - before) / limit, 0.0))
+    means, medians = (np.where(np.abs(each + middle) < ROUNDING * shift, 0.0, each + middle)
+                      for each in (means, medians))  # fmt: skip
     return GroupMeans(
         values.column, by.name, explained, error, math.sqrt(fresh), tolerance, spread,
-        tuple(names[k] for k in chosen.tolist()), np.stack([n, m]), means + middle,
-        medians + middle, off,
+        tuple(names[k] for k in chosen.tolist()), np.stack([n, m]), means, medians, off,
     )  # fmt: skip
 
 
@@ -307,8 +313,8 @@ def compare_groups(comparison: Comparison) -> GroupFacts:
     parts = list(list_parts(pair, schema))
     few = [group_by_codes(pair, schema, k) for k in range(len(schema.columns))]
     groups = parts + [few[k] for k, margin in enumerate(pair.margins[0])
-                      if not schema.columns[k].measured
-                      and 1 < np.count_nonzero(margin) <= MOST_GROUPS]  # fmt: skip
+                      if 1 < np.count_nonzero(margin)
+                      <= (FEW_NUMBERS if schema.columns[k].measured else MOST_GROUPS)]  # fmt: skip
     v, names = associate(comparison.pairs).cramers_v[0], schema.names
     pairs = [(i, by) for i, by in product(values, groups)
              if i != by.position and not {names[i], names[by.position]} <= given]  # fmt: skip
@@ -378,20 +384,22 @@ def difference(column: ColumnBase, true: float, made: float) -> str:
     if math.isnan(made):
         return "no row"
     if column.kind == "moments":
-        return f"{signed((made - true) / DAY, 1)} days"
+        days = (made - true) / DAY
+        return f"{signed(days, int(abs(days) < 100))} days"
     off = share(made / true - 1, 2) if true > 0 <= made else significant(made - true, 2)
     return f"+{off}" if made > true else off
 
 
 def _describe(means: GroupMeans, group: int) -> str:
     """Return the figure of a group that is further off, with both values."""
-    words, label = means.column.amount_text, quoted(means.labels[group])
+    words, label = means.column.amount_text, means.labels[group]
+    where = f"{quoted(means.by)} is {'missing' if label == MISSING else quoted(label)}"
     if not means.rows[1, group]:
-        return f"no row of {quoted(means.by)} is {label}"
+        return f"no row where {where}"
     both = ("mean", means.means[:, group]), ("median", means.medians[:, group])
     name, (true, made) = max(both, key=lambda figure: abs(figure[1][1] - figure[1][0]))
     change = difference(means.column, true, made)
-    return (f"{name} {quoted(means.column.name)} for {label} ({words(true)}, now {words(made)}, "
+    return (f"{name} {quoted(means.column.name)} where {where} ({words(true)}, now {words(made)}, "
             f"{change})")  # fmt: skip
 
 
