@@ -46,13 +46,9 @@ from adaptive_qs.table.schema import Schema
 Numbers = NDArray[np.float64]
 Codes = NDArray[np.integer]
 
-MOST_CELLS, LEAST_PAIRS, MOST_LISTED, MOST_GROUPS = 4e7, 60, 200, 250
+MOST_CELLS, LEAST_PAIRS, MOST_LISTED, MOST_GROUPS, FEW_NUMBERS = 4e7, 60, 200, 250, 12
 """Number of rows times pairs of columns that are compared, and least number of pairs; maximum
-number of groups in a list, and of values of a column that makes groups."""
-FEW_NUMBERS = 12
-"""Most codes of a column of numbers whose values make groups."""
-ROUNDING = 1e-9
-"""Parts of a standard deviation that are rounding errors."""
+number of groups in a list, of values of a column that makes groups, and of numbers that do."""
 LEAST_ROWS = 10
 """Number of true rows from which a group is judged."""
 
@@ -122,7 +118,7 @@ class GroupMeans:
 
     Attributes:
         column: whose means they are.
-        by: name of the groups.
+        by, labels: name of the groups, and of each group.
         explained: part of the variance of the true column that the groups explain (ω²); 0 if it is
             small, or chance may be the reason.
         error: root mean squared error of the means, groups weighted by their true rows, in the
@@ -130,7 +126,6 @@ class GroupMeans:
         fresh: the same expected of a fresh sample.
         tolerance: how much larger than expected chance may make the squared error.
         spread: the error if all groups had the mean of all true rows.
-        labels: of the groups.
         rows, means, medians: of the true and of the synthetic table.
         off: how far the mean or the median is off, in units of the distance from which on it is
             far off; 0 if chance may be the reason.
@@ -270,12 +265,13 @@ def compare_means(values: _Values, by: Grouping) -> GroupMeans | None:
     other = (made.squares[chosen] - m * means[1] ** 2) / np.maximum(m - 1, 1)
     medians = np.stack([each.quantiles(0.5, chosen) for each in (true, made)])
     shift = math.sqrt(total / n.sum())
+    tiny = 1e-9 * shift  # as rounding errors are
     other, some = np.maximum(np.nan_to_num(other), variance), np.maximum(m, 1)
     deviation = np.sqrt(variance / n + other / some)
     reach = DEVIATIONS / 2 * np.sqrt(1 / n + 1 / some)
     around = [true.quantiles(0.5 + side * reach, chosen) for side in (-1, 1)]
     unexplained = (
-        np.abs(means[1] - means[0]) > DEVIATIONS * deviation + ROUNDING * shift,
+        np.abs(means[1] - means[0]) > DEVIATIONS * deviation + tiny,
         (medians[1] < around[0]) | (medians[1] > around[1]),
     )
     middle, names = values.middle, by.labels
@@ -284,7 +280,7 @@ def compare_means(values: _Values, by: Grouping) -> GroupMeans | None:
         limit = _far_limit(values.column, before + middle, shift)
         with np.errstate(divide="ignore", invalid="ignore"):
             off = np.fmax(off, np.where(beyond, np.abs(now - before) / limit, 0.0))
-    means, medians = (np.where(np.abs(each + middle) < ROUNDING * shift, 0.0, each + middle)
+    means, medians = (np.where(np.abs(each + middle) < tiny, 0.0, each + middle)
                       for each in (means, medians))  # fmt: skip
     return GroupMeans(
         values.column, by.name, explained, error, math.sqrt(fresh), tolerance, spread,
@@ -384,8 +380,7 @@ def difference(column: ColumnBase, true: float, made: float) -> str:
     if math.isnan(made):
         return "no row"
     if column.kind == "moments":
-        days = (made - true) / DAY
-        return f"{signed(days, int(abs(days) < 100))} days"
+        return f"{signed(days := (made - true) / DAY, int(abs(days) < 100))} days"
     off = share(made / true - 1, 2) if true > 0 <= made else significant(made - true, 2)
     return f"+{off}" if made > true else off
 
@@ -398,9 +393,8 @@ def _describe(means: GroupMeans, group: int) -> str:
         return f"no row where {where}"
     both = ("mean", means.means[:, group]), ("median", means.medians[:, group])
     name, (true, made) = max(both, key=lambda figure: abs(figure[1][1] - figure[1][0]))
-    change = difference(means.column, true, made)
     return (f"{name} {quoted(means.column.name)} where {where} ({words(true)}, now {words(made)}, "
-            f"{change})")  # fmt: skip
+            f"{difference(means.column, true, made)})")  # fmt: skip
 
 
 def _cells(means: GroupMeans, group: int) -> tuple[Any, ...]:
@@ -462,11 +456,10 @@ class ProfilesCheck(Check):
         """Compare the shares."""
         pair, schema, parts = comparison.pair, comparison.schema, []
         for found in list_parts(pair, schema):
-            labels = found.labels[:-1]
-            counts = (np.bincount(c, minlength=len(found.labels))[:-1] for c in found.codes)
-            first, second = counts
+            size = len(found.labels)
+            first, second = (np.bincount(c, minlength=size)[:-1] for c in found.codes)
             if second.any():
-                parts.append((compare_counts(0, found.name, first, second), labels))
+                parts.append((compare_counts(0, found.name, first, second), found.labels[:-1]))
         parts.sort(key=lambda part: part[0].fresh - part[0].variation)
         frequent = sorted(frequent_values(pair, schema), key=lambda v: -abs(v.true - v.synthetic))
         return Profiles(tuple(parts), tuple(frequent))

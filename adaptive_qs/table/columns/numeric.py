@@ -167,9 +167,9 @@ class IntegerColumn(NumberColumn):
     def csv_texts(self, values: pa.Array) -> pa.Array:
         """Return values as CSV has them."""
         if self.exponents:
-            distinct = values.cast(pa.string()).dictionary_encode()
-            texts = map(with_exponent, distinct.dictionary.to_pylist())
-            values = pa.array(texts, pa.string()).take(distinct.indices)
+            coded = values.cast(pa.string()).dictionary_encode()
+            texts = pa.array(map(with_exponent, coded.dictionary.to_pylist()), pa.string())
+            values = texts.take(coded.indices)
         return super().csv_texts(values)
 
     def from_amounts(self, amounts: NDArray[np.float64]) -> pa.Array:
@@ -349,10 +349,8 @@ class NumericColumn(NumberColumn):
         if self.is_unlearnt:
             return TO_BE_LEARNT
         low, high = self.bin_edges[0], self.bin_edges[-1]
-        single = self._single_values()
-        own = [f"{value:.9g}" for value in single if value is not None]
-        if self.grid is not None:
-            high = self.grid[1][-1] / 10 ** (self.decimals or 0)
+        own = [f"{value:.9g}" for value in self._single_values() if value is not None]
+        high = self.grid[1][-1] / 10 ** (self.decimals or 0) if self.grid else high
         return self._describe_range(f"{low:.9g} to {high:.9g}", True, own)
 
     def _single_values(self) -> list[float | None]:
