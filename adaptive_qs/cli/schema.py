@@ -108,9 +108,10 @@ def ask(schema: Schema) -> Schema:
     """Ask every open question in the terminal, and return the schema with the answers."""
     from adaptive_qs.table.review import QUESTIONS, answer, list_questions
 
-    questions = list_questions(schema)
-    for number, (topic, lines, proposed) in enumerate(questions, start=1):
-        io.emit(f"\n{number}/{len(questions)} {QUESTIONS[topic]}")
+    number = 0
+    while questions := list_questions(schema):  # an answer can remove what others are about
+        number, (topic, lines, proposed) = number + 1, questions[0]
+        io.emit(f"\n{number}/{number + len(questions) - 1} {QUESTIONS[topic]}")
         for line in lines:
             io.emit(f"  {line}")
         while True:

@@ -100,8 +100,7 @@ def significant(value: float, digits: int = 3) -> str:
 @_readable
 def signed(value: float, digits: int = 2) -> str:
     """Format a difference with its sign: "+0.12"."""
-    text = f"{value:+.{digits}f}"
-    return text if float(text) else f"{0:.{digits}f}"
+    return f"{value:+,.{digits}f}" if round(value, digits) else f"{0:.{digits}f}"
 
 
 @_readable
