@@ -205,7 +205,7 @@ def json_schema(
     """
     if kind not in KINDS:
         raise InputError(f"{kind!r} is not a kind of file. Use {', '.join(KINDS)}.")
-    io.emit(Path(adaptive_qs.__file__).with_name(KINDS[kind]).read_text(encoding="utf-8"))
+    io.emit((Path(adaptive_qs.__file__).parent / KINDS[kind]).read_text(encoding="utf-8"))
 
 
 NOT_PRIVATE = "Taken from the data, not private. For the owner only."
