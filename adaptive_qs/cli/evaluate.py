@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from os.path import exists  # Path.exists raises if a name is too long
 from pathlib import Path
@@ -41,7 +40,7 @@ def _html_path(name: str, path: Path) -> Path:
 
 MODELS, NOT_ACCEPTED = "Models", 5
 """Panel of options, and the exit code if a criterion is not met."""
-SAME_NAMES = "compare", "accept", "target", "repeats", "seed", "max_memory"
+SAME_NAMES = "compare", "accept", "disclose", "target", "repeats", "seed", "max_memory"
 """Options that `adaptive_qs.evaluate` takes as they are."""
 
 
@@ -58,6 +57,9 @@ class Options(JsonOptions, ForceOptions, WorkloadOptions, MachineOptions, Schema
     accept: Annotated[Path | None, Option(
         "Criteria with limits that were fixed beforehand. If one is not met, the exit code is 5.",
         "FILE")] = None  # fmt: skip
+    disclose: Annotated[str, Option(
+        "Columns that somebody may know, such as 'age, sex, district': what they disclose.",
+        "COLUMNS")] = ""  # fmt: skip
     target: Annotated[str | None, Option(
         "Train models that predict this column on either table, and test them on true rows.",
         "COLUMN", MODELS)] = None  # fmt: skip
@@ -114,7 +116,7 @@ def evaluate(
         _ = verdict.overall
         if options.report is not None:
             clock.start("write")
-            names = io.shown(Path(true.name)), io.shown(Path(synthetic.name))
+            names = true.name, synthetic.name
             pages[options.report] = evaluation_page(result, names)
         seconds = _write_pages(pages, options, clock)
     accepted = all(each.met for each in result.criteria or ())
@@ -170,8 +172,6 @@ def _check_files(private: Path, synthetic: Path, options: Options) -> None:
     """Refuse files that cannot be read or written as requested, before anything is read."""
     schema, report = options.schema, options.report
     workload_spec(options.workload, options.ways)
-    if private == synthetic == io.STANDARD:
-        raise InputError("- is used twice, but standard input has one table. Name files.")
     if report is not None:
         inputs = [private, *with_sidecar(synthetic), schema, options.release]
         check_distinct([report], [*inputs, options.workload, options.accept])
@@ -188,13 +188,11 @@ def _compare(private: Path, synthetic: Path, options: Options, clock: PhaseClock
     assert options.schema is not None
     schema = Schema.load(options.schema, options.max_memory)
     clock.start("read")
-    with ExitStack() as opened:
-        first, second = (opened.enter_context(io.readable(each)) for each in (private, synthetic))
-        result = compare(
-            first, second, schema, workload_spec(options.workload, options.ways),
-            rules=options.rule or (), release=options.release, workers=threads,
-            progress=clock, **io.pick(options, *SAME_NAMES),
-        )  # fmt: skip
+    result = compare(
+        private, synthetic, schema, workload_spec(options.workload, options.ways),
+        rules=options.rule or (), release=options.release, workers=threads,
+        progress=clock, **io.pick(options, *SAME_NAMES),
+    )  # fmt: skip
     return result if released is None else replace(result, notes=(*result.notes, released))
 
 
@@ -221,7 +219,7 @@ def _describe_released(true: Path, synthetic: Path, release: Path | None) -> str
 # Sets of tables.
 
 ONE_TABLE = (
-    "workload", "ways", "rule", "compare", "accept", "target", "release",
+    "workload", "ways", "rule", "compare", "accept", "disclose", "target", "release",
 )  # fmt: skip
 """Options that sets of tables have no use for."""
 
@@ -250,7 +248,7 @@ def _evaluate_set(true: Path | None, synthetic: Path | None, options: Options) -
         clock.start("verdict")
         verdicts = {name: each.verdict for name, each in result.tables.items()}
         if report is not None:
-            names = {name: (io.shown(first[name]), io.shown(second[name])) for name in first}
+            names = {name: (str(first[name]), str(second[name])) for name in first}
             texts = result.pages(names, named, report.name)
             pages = {report.with_name(name): text for name, text in texts.items()}
         seconds = _write_pages(pages, options, clock)
