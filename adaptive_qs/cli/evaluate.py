@@ -102,11 +102,9 @@ def evaluate(
     _check_files(true, synthetic, options)
 
     from adaptive_qs.evaluation.evaluation import evaluation_page, titled_findings
-    from adaptive_qs.machine import PhaseClock
 
     pages: dict[Path, str] = {}
-    with io.progress_bars() as bars:
-        clock = PhaseClock(bars)
+    with io.progress_bars() as clock:
         result = _compare(true, synthetic, options, clock)
         clock.start("verdict")
         verdict = result.verdict
@@ -229,7 +227,6 @@ def _evaluate_set(true: Path | None, synthetic: Path | None, options: Options) -
             raise InputError(f"--{name} is for one table, and the schema has several: remove it")
 
     from adaptive_qs.evaluation.keys import evaluate_set
-    from adaptive_qs.machine import PhaseClock
     from adaptive_qs.table.joined import locate_tables
     from adaptive_qs.table.tables import TableSet
 
@@ -237,8 +234,7 @@ def _evaluate_set(true: Path | None, synthetic: Path | None, options: Options) -
     first, second = (locate_tables(place, schema) for place in (true, synthetic))
     named = _name_pages(schema.names, options, [true, synthetic, *first.values(), *second.values()])
     pages: dict[Path, str] = {}
-    with io.progress_bars() as bars:
-        clock = PhaseClock(bars)
+    with io.progress_bars() as clock:
         result = evaluate_set(
             first, second, schema, seed=options.seed, workers=options.workers, progress=clock
         )
