@@ -28,9 +28,10 @@ from adaptive_qs.cli.synthesize import (
     warn_of_tables,
 )  # fmt: skip
 from adaptive_qs.errors import InputError
+from adaptive_qs.machine import plan_workers
 from adaptive_qs.pages.words import counted
 from adaptive_qs.run.options import OUTPUT, MachineOptions, Option
-from adaptive_qs.table.files import FORMATS
+from adaptive_qs.table.files import FORMATS, PRIVATE, STAMP_KEY, atomic_writer, stamped
 from adaptive_qs.table.text import Formulas
 
 if TYPE_CHECKING:
@@ -59,7 +60,6 @@ def sample(release: ReleaseFile, *, options: SampleOptions) -> None:
     all rows below them.
     """
     where, kind = options.where, chosen_formulas(options.formulas, release)
-    from adaptive_qs.machine import plan_workers
     from adaptive_qs.release.release import check_rows, chosen_seed
     from adaptive_qs.release.tables import ReleaseSet
     from adaptive_qs.run.memory import check_sample_rows
@@ -139,7 +139,6 @@ def marginals(release: ReleaseFile, *, options: MarginalsOptions) -> None:
     check_distinct(with_sidecar(out), [release])
     check_table(out, options.force)
 
-    from adaptive_qs.machine import plan_workers
     from adaptive_qs.release.release import Release, chosen_seed
 
     seed, threads = chosen_seed(options.seed), plan_workers(options.workers)
@@ -176,7 +175,6 @@ def _write_counts(
     sampling: Mapping[str, Any], replacing: bool,
 ) -> None:  # fmt: skip
     from adaptive_qs.release.bundle import with_manifest
-    from adaptive_qs.table.files import STAMP_KEY, stamped
     from adaptive_qs.table.write import table_format, write_batches
 
     stamp = release.manifest.stamp
@@ -228,7 +226,6 @@ def dummy(
     """
     from adaptive_qs.release.bundle import manifest_path
     from adaptive_qs.release.statement import FORMAT_VERSION
-    from adaptive_qs.table.files import atomic_writer
     from adaptive_qs.table.schema import UNREVIEWED, Schema, check_reviewed, is_unreviewed
     from adaptive_qs.table.write import write_table
 
@@ -273,7 +270,6 @@ def draw_dummy(schema: Schema, rows: int, seed: int) -> Drawing:
     from adaptive_qs.generate.zeros import Zero
     from adaptive_qs.release.drawing import Drawing
     from adaptive_qs.residual import ReferenceModel
-    from adaptive_qs.table.files import PRIVATE
 
     domain, reference = schema.domain(), []
     for column in schema.columns:
