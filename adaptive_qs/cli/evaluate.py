@@ -23,12 +23,13 @@ from adaptive_qs.cli.options import (
     workload_spec,
 )  # fmt: skip
 from adaptive_qs.errors import InputError
+from adaptive_qs.machine import PhaseClock, plan_workers
 from adaptive_qs.run.options import OUTPUT, MachineOptions, Option
+from adaptive_qs.table.files import atomic_writer
 
 if TYPE_CHECKING:
     from adaptive_qs.evaluation.evaluation import Evaluation
     from adaptive_qs.evaluation.keys import SetEvaluation
-    from adaptive_qs.machine import PhaseClock
 
 
 def _html_path(name: str, path: Path) -> Path:
@@ -136,8 +137,6 @@ def evaluate(
 def _write_pages(
     pages: Mapping[Path, str], options: Options, clock: PhaseClock
 ) -> Mapping[str, float]:
-    from adaptive_qs.table.files import atomic_writer
-
     for path, text in pages.items():
         with atomic_writer(path, options.force) as file:
             file.write(text.encode())
@@ -175,7 +174,6 @@ def _check_files(private: Path, synthetic: Path, options: Options) -> None:
 
 def _compare(private: Path, synthetic: Path, options: Options, clock: PhaseClock) -> Evaluation:
     from adaptive_qs.evaluation.evaluation import evaluate as compare
-    from adaptive_qs.machine import plan_workers
     from adaptive_qs.table.schema import Schema
 
     threads = plan_workers(options.workers)
