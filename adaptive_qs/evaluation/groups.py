@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_qs.arguments import shown
+from adaptive_qs.arguments import shown, split_names
 from adaptive_qs.errors import InputError
 from adaptive_qs.evaluation import checks
 from adaptive_qs.evaluation.associations import associate
@@ -182,10 +182,10 @@ class GroupFacts:
     def ranked(self) -> list[tuple[GroupMeans, int]]:
         """Groups that are off beyond chance, by their distance times their true rows.
 
-        A distance counts at most as much as that of a mean of twice the true one.
+        A distance counts from a fifth of far off up to that of a mean of twice the true one.
         """
         found = [(-min(m.off[k], 1 / FAR_MEAN) * m.rows[0, k], m.title, int(k), m)
-                 for m in self.pairs for k in np.flatnonzero(m.off)]  # fmt: skip
+                 for m in self.pairs for k in np.flatnonzero(m.off >= 0.2)]  # fmt: skip
         return [(m, k) for *_, k, m in sorted(found, key=lambda group: group[:3])]
 
     def as_json(self) -> dict[str, Any]:
@@ -333,7 +333,7 @@ def compare_groups(comparison: Comparison) -> GroupFacts:
 
 def parse_compared(text: str) -> list[tuple[str, str]]:
     """Return the columns named in a text such as "price by district, tips by vendor"."""
-    parts = (each.partition(" by ") for each in text.split(",") if text)
+    parts = (each.partition(" by ") for each in split_names(text, "price by district"))
     return [(number.strip(" `"), by.strip(" `")) for number, _, by in parts]
 
 
@@ -418,7 +418,7 @@ _FIGURES = (
 
 def _ranked_table(ranked: Sequence[tuple[GroupMeans, int]], pairs: int) -> checks.Table:
     rows = [(m.title, m.labels[k], *_cells(m, k)) for m, k in ranked[:MOST_LISTED]]
-    caption = "Means and medians that are off by more than chance, the furthest times its rows "
+    caption = "Means and medians that are clearly off, not by chance, the furthest times its rows "
     caption += f"first: {counted(len(ranked), 'group')} of {counted(pairs, 'pair')} of columns"
     columns = (checks.Column("number by category"), checks.Column("category"), *_FIGURES)
     return checks.Table(caption, columns, rows)

@@ -42,8 +42,8 @@ TEXT_MARKERS = ("k.A.", "k. A.", "keine Angabe", "n.a.", "N.A.", "#N/A", "-", "-
 """Words that look like missing markers among several other words."""
 NUMBERS_FOR_NOTHING = ("-1", "-9", "-99", "99", "999", "9999")
 """Numbers that look like missing markers among words."""
-NUMERIC_MARKERS = (*MARKERS, "N", *INFINITE)
-"""Cells that look like missing markers. "N" and infinities are some only among numbers."""
+NUMERIC_MARKERS = (*MARKERS, "N", "0000-00-00", "0000-00-00 00:00:00", "00.00.0000", *INFINITE)
+"""Cells that look like missing markers; others than `MARKERS` only among numbers or dates."""
 PERSONS = (
     "person|patient|customer|client|member|user|subject|student|pupil|employee|household|guest"
 )

@@ -17,7 +17,7 @@ from adaptive_qs.table.spellings import split_name, swapped
 
 QUESTIONS: dict[Topic, str] = {
     "publish": "May every column be published? Name those that must come back empty.",
-    "person": "Can a person have several rows, found by a column? Name it: it stays out. None: -",
+    "person": "Which column names persons with several rows? It does not come back. None: -",
     "missing": "Do these cells mean a missing value? Name the columns where they are values.",
     "values": "May these lists of values be known? Name the columns to learn with noise instead.",
     "limits": "May these limits and the bins inside be known? Name public limits: age=0..120.",
