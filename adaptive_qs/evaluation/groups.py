@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_qs.arguments import shown
+from adaptive_qs.arguments import shown, split_names
 from adaptive_qs.errors import InputError
 from adaptive_qs.evaluation import checks
 from adaptive_qs.evaluation.associations import associate
@@ -333,7 +333,7 @@ def compare_groups(comparison: Comparison) -> GroupFacts:
 
 def parse_compared(text: str) -> list[tuple[str, str]]:
     """Return the columns named in a text such as "price by district, tips by vendor"."""
-    parts = (each.partition(" by ") for each in text.split(",") if text)
+    parts = (each.partition(" by ") for each in split_names(text, "price by district"))
     return [(number.strip(" `"), by.strip(" `")) for number, _, by in parts]
 
 
