@@ -156,8 +156,6 @@ def list_rows(plan: BatchPlan, cells: io.Row) -> list[io.Row]:
     needs = f"about {forecast.memory_bytes / 2**20:,.0f} MB and {forecast.seconds:.1f} seconds"
     return [
         *shared_rows(plan, plan.target),
-        io.protects(plan.target.unit),
-        ("attacks", plan.target.unit.describe_guess(plan.target.advantage)),
         ("lower bound", f"{bound} for any {kind}; gap {gap} of the squared error"),
         ("largest", largest),
         cells,
