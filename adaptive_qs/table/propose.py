@@ -127,7 +127,8 @@ def propose(table: Any, dictionary: Mapping[str, Entry] | None = None) -> Schema
         # Without the names of the columns, which may be cells of a table without a header.
         reasons = dict.fromkeys(draft.note for draft in drafts.values())
         raise DataError(
-            f"{label}: no column can be measured ({'; '.join(reasons)}). Write the schema by hand."
+            f"{label}: no column can be measured ({'; '.join(reasons)}). Write the schema by hand. "
+            "If another table names these records, share that one, with them as persons."
         )
     content = {
         "version": 1,
