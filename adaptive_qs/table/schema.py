@@ -23,7 +23,7 @@ from adaptive_qs.machine import memory_claims
 from adaptive_qs.pages.words import counted
 from adaptive_qs.table.columns import COLUMN_TYPES
 from adaptive_qs.table.columns.base import ColumnBase, Reviewed, Text, Topic
-from adaptive_qs.table.files import is_table_file
+from adaptive_qs.table.files import atomic_writer, is_table_file
 from adaptive_qs.table.generated import GeneratedColumn
 from adaptive_qs.table.text import Dialect, check_encoding
 
@@ -290,8 +290,6 @@ class Schema(Reviewed):
 
     def dump(self, path: str | Path, force: bool = False) -> None:
         """Write the schema as JSON, one column a line; raise InputError if that is not possible."""
-        from adaptive_qs.table.files import atomic_writer
-
         with atomic_writer(path, force) as file:
             file.write(self.to_json(reasons=True).encode())
 
