@@ -165,7 +165,7 @@ def _list_topics(column: ColumnBase) -> list[Topic]:
     return [topic for topic in column.topics if topic == "limits"]
 
 
-EQUAL_LIMITS, WIDER_LIMITS = "limits that values of the rows have", "limits wider than the rows"
+EQUAL_LIMITS, WIDER_LIMITS = "limits occur in the rows", "limits wider than the rows"
 
 
 def _judge_limits(column: Any, profile: Profile) -> tuple[str, ...]:
