@@ -158,8 +158,6 @@ def list_rows(plan: BatchPlan, cells: io.Row) -> list[io.Row]:
     needs = f"about {forecast.memory_bytes / 2**20:,.0f} MB and {forecast.seconds:.1f} seconds"
     return [
         *shared_rows(plan, plan.target),
-        io.protects(plan.target.unit),
-        ("attacks", plan.target.unit.describe_guess(plan.target.advantage)),
         ("lower bound", f"{bound} for any {kind}; gap {gap} of the squared error"),
         ("largest", largest),
         cells,
@@ -180,7 +178,7 @@ class Options(OutputOptions, FamilyOptions, AnswerOptions, SchemaOptions):
         f"Run on the shipped sample (UCI Adult) with epsilon 1. Writes or replaces ./{DEMO_OUT} "
         "unless --out is set.")] = False  # fmt: skip
     out: Annotated[Path | None, Option(
-        f"Answers: {FORMATS.listed()}; - for CSV on standard output.", "FILE", OUTPUT
+        f"Answers: {FORMATS.listed()}.", "FILE", OUTPUT
     )] = None  # fmt: skip
     confidence: Annotated[float, Option(
         "Probability with which an interval contains the true answer.", "P", OUTPUT
@@ -200,7 +198,6 @@ def answer(data: PrivateTable = None, *, options: Options) -> None:
         raise InputError("No output file is set. Use --out, such as --out a.parquet.")
     spec = workload_spec(options.workload, options.ways, options.queries)
     kind = chosen_formulas(options.formulas, schema)
-    io.check_standard_output(out, options.insecure, options.as_json)
     inputs = [source, schema, options.workload, *companions(options)]
     check_distinct(with_sidecar(out), inputs)
     replacing = replacing or resumes(out, options)
@@ -208,25 +205,18 @@ def answer(data: PrivateTable = None, *, options: Options) -> None:
 
     from adaptive_qs.answering.api import check_answers, read_answers
     from adaptive_qs.answering.measure import interval_factor
-    from adaptive_qs.machine import PhaseClock
     from adaptive_qs.table.schema import Schema
 
     interval_factor(confidence)
     described = Schema.load(schema, options.max_memory)
-    with naming_queries(options.queries), io.readable(source) as table, io.progress_bars() as bars:
-        clock = PhaseClock(bars)
+    with naming_queries(options.queries), io.progress_bars() as clock:
         checked = check_answers(described, spec, options, clock)
         io.show_warnings(checked, schema)
-        answers = read_answers(checked, table, clock)
+        answers = read_answers(checked, source, clock)
         show_limits(answers.plan, options)
-        if out == io.STANDARD:
-            rows = answers.write_csv(io.Stdout(), confidence, kind)  # type: ignore[arg-type]
-        else:
-            rows = answers.write(out, confidence, kind, replacing)
-    if options.as_json:
-        io.emit_json(_list_answer_fields(answers, out, rows, confidence))
-    else:
-        io.emit_done(_list_answer_rows(answers, out, rows, confidence), out)
+        rows = answers.write(out, confidence, kind, replacing)
+    what = answers, out, rows, confidence
+    io.conclude(options.as_json, _list_answer_fields(*what), _list_answer_rows(*what))
 
 
 def _list_answer_fields(
@@ -245,7 +235,7 @@ def _list_answer_fields(
 
 def _list_answer_rows(answers: Answers, out: Path, rows: int, confidence: float) -> list[io.Row]:
     mechanism, privacy, error = shared_rows(answers.plan, answers.target)
-    written = f"{io.shown_output(out)} ({counted(rows, 'row')}, {100 * confidence:g} % intervals)"
+    written = f"{out} ({counted(rows, 'row')}, {100 * confidence:g} % intervals)"
     return [
         *io.stamp_rows(answers.insecure, answers.stamp),
         ("answers", written),

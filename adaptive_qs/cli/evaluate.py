@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from os.path import exists  # Path.exists raises if a name is too long
 from pathlib import Path
@@ -24,12 +23,13 @@ from adaptive_qs.cli.options import (
     workload_spec,
 )  # fmt: skip
 from adaptive_qs.errors import InputError
+from adaptive_qs.machine import PhaseClock, plan_workers
 from adaptive_qs.run.options import OUTPUT, MachineOptions, Option
+from adaptive_qs.table.files import atomic_writer
 
 if TYPE_CHECKING:
     from adaptive_qs.evaluation.evaluation import Evaluation
     from adaptive_qs.evaluation.keys import SetEvaluation
-    from adaptive_qs.machine import PhaseClock
 
 
 def _html_path(name: str, path: Path) -> Path:
@@ -41,7 +41,7 @@ def _html_path(name: str, path: Path) -> Path:
 
 MODELS, NOT_ACCEPTED = "Models", 5
 """Panel of options, and the exit code if a criterion is not met."""
-SAME_NAMES = "compare", "accept", "target", "repeats", "seed", "max_memory"
+SAME_NAMES = "compare", "accept", "disclose", "target", "repeats", "seed", "max_memory"
 """Options that `adaptive_qs.evaluate` takes as they are."""
 
 
@@ -58,6 +58,9 @@ class Options(JsonOptions, ForceOptions, WorkloadOptions, MachineOptions, Schema
     accept: Annotated[Path | None, Option(
         "Criteria with limits that were fixed beforehand. If one is not met, the exit code is 5.",
         "FILE")] = None  # fmt: skip
+    disclose: Annotated[str, Option(
+        "Columns that somebody may know, such as 'age, sex, district': what they disclose.",
+        "COLUMNS")] = ""  # fmt: skip
     target: Annotated[str | None, Option(
         "Train models that predict this column on either table, and test them on true rows.",
         "COLUMN", MODELS)] = None  # fmt: skip
@@ -103,18 +106,16 @@ def evaluate(
     _check_files(true, synthetic, options)
 
     from adaptive_qs.evaluation.evaluation import evaluation_page, titled_findings
-    from adaptive_qs.machine import PhaseClock
 
     pages: dict[Path, str] = {}
-    with io.progress_bars() as bars:
-        clock = PhaseClock(bars)
+    with io.progress_bars() as clock:
         result = _compare(true, synthetic, options, clock)
         clock.start("verdict")
         verdict = result.verdict
         _ = verdict.overall
         if options.report is not None:
             clock.start("write")
-            names = io.shown(Path(true.name)), io.shown(Path(synthetic.name))
+            names = true.name, synthetic.name
             pages[options.report] = evaluation_page(result, names)
         seconds = _write_pages(pages, options, clock)
     accepted = all(each.met for each in result.criteria or ())
@@ -139,8 +140,6 @@ def evaluate(
 def _write_pages(
     pages: Mapping[Path, str], options: Options, clock: PhaseClock
 ) -> Mapping[str, float]:
-    from adaptive_qs.table.files import atomic_writer
-
     for path, text in pages.items():
         with atomic_writer(path, options.force) as file:
             file.write(text.encode())
@@ -170,8 +169,6 @@ def _check_files(private: Path, synthetic: Path, options: Options) -> None:
     """Refuse files that cannot be read or written as requested, before anything is read."""
     schema, report = options.schema, options.report
     workload_spec(options.workload, options.ways)
-    if private == synthetic == io.STANDARD:
-        raise InputError("- is used twice, but standard input has one table. Name files.")
     if report is not None:
         inputs = [private, *with_sidecar(synthetic), schema, options.release]
         check_distinct([report], [*inputs, options.workload, options.accept])
@@ -180,7 +177,6 @@ def _check_files(private: Path, synthetic: Path, options: Options) -> None:
 
 def _compare(private: Path, synthetic: Path, options: Options, clock: PhaseClock) -> Evaluation:
     from adaptive_qs.evaluation.evaluation import evaluate as compare
-    from adaptive_qs.machine import plan_workers
     from adaptive_qs.table.schema import Schema
 
     threads = plan_workers(options.workers)
@@ -188,13 +184,11 @@ def _compare(private: Path, synthetic: Path, options: Options, clock: PhaseClock
     assert options.schema is not None
     schema = Schema.load(options.schema, options.max_memory)
     clock.start("read")
-    with ExitStack() as opened:
-        first, second = (opened.enter_context(io.readable(each)) for each in (private, synthetic))
-        result = compare(
-            first, second, schema, workload_spec(options.workload, options.ways),
-            rules=options.rule or (), release=options.release, workers=threads,
-            progress=clock, **io.pick(options, *SAME_NAMES),
-        )  # fmt: skip
+    result = compare(
+        private, synthetic, schema, workload_spec(options.workload, options.ways),
+        rules=options.rule or (), release=options.release, workers=threads,
+        progress=clock, **io.pick(options, *SAME_NAMES),
+    )  # fmt: skip
     return result if released is None else replace(result, notes=(*result.notes, released))
 
 
@@ -221,7 +215,7 @@ def _describe_released(true: Path, synthetic: Path, release: Path | None) -> str
 # Sets of tables.
 
 ONE_TABLE = (
-    "workload", "ways", "rule", "compare", "accept", "target", "release",
+    "workload", "ways", "rule", "compare", "accept", "disclose", "target", "release",
 )  # fmt: skip
 """Options that sets of tables have no use for."""
 
@@ -234,7 +228,6 @@ def _evaluate_set(true: Path | None, synthetic: Path | None, options: Options) -
             raise InputError(f"--{name} is for one table, and the schema has several: remove it")
 
     from adaptive_qs.evaluation.keys import evaluate_set
-    from adaptive_qs.machine import PhaseClock
     from adaptive_qs.table.joined import locate_tables
     from adaptive_qs.table.tables import TableSet
 
@@ -242,15 +235,14 @@ def _evaluate_set(true: Path | None, synthetic: Path | None, options: Options) -
     first, second = (locate_tables(place, schema) for place in (true, synthetic))
     named = _name_pages(schema.names, options, [true, synthetic, *first.values(), *second.values()])
     pages: dict[Path, str] = {}
-    with io.progress_bars() as bars:
-        clock = PhaseClock(bars)
+    with io.progress_bars() as clock:
         result = evaluate_set(
             first, second, schema, seed=options.seed, workers=options.workers, progress=clock
         )
         clock.start("verdict")
         verdicts = {name: each.verdict for name, each in result.tables.items()}
         if report is not None:
-            names = {name: (io.shown(first[name]), io.shown(second[name])) for name in first}
+            names = {name: (str(first[name]), str(second[name])) for name in first}
             texts = result.pages(names, named, report.name)
             pages = {report.with_name(name): text for name, text in texts.items()}
         seconds = _write_pages(pages, options, clock)

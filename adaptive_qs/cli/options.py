@@ -18,7 +18,7 @@ import typer
 from adaptive_qs.cli import io
 from adaptive_qs.errors import AdaptiveQsError, InputError
 from adaptive_qs.run.options import OUTPUT, PANELS, Field, Option, checked, read_options
-from adaptive_qs.table.files import inside, is_pattern, stamp_path
+from adaptive_qs.table.files import check_new, claimed, inside, is_pattern, stamp_path
 from adaptive_qs.workload import FAMILIES
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 TABLE_HELP = (
     "CSV, CSV.gz, Parquet, Excel, SQLite or DuckDB (FILE::NAME selects one of several tables in a "
-    "file); - reads standard input."
+    "file)."
 )
 PrivateTable = Annotated[
     Path | None,
@@ -211,18 +211,16 @@ def naming_queries(family: str | None) -> Iterator[None]:
 
 
 def with_sidecar(table: Path | None) -> list[Path]:
-    """Return a table, its stamp and its sidecar; nothing for standard output."""
+    """Return a table, its stamp and its sidecar; nothing for None."""
     from adaptive_qs.release.bundle import manifest_path
 
-    if table is None or table == io.STANDARD:
+    if table is None:
         return []
     return [table, stamp_path(table), manifest_path(table)]
 
 
 def check_table(path: Path, force: bool) -> None:
     """Refuse a path at which no table, or no stamp or sidecar of one, can or may be written."""
-    if path == io.STANDARD:
-        return
     from adaptive_qs.table.write import check_table_path
 
     check_table_path(path)
@@ -232,8 +230,6 @@ def check_table(path: Path, force: bool) -> None:
 
 def check_file(path: Path, force: bool) -> None:
     """Refuse a path at which no file can or may be written."""
-    from adaptive_qs.table.files import check_new, claimed
-
     io.at_end.enter_context(claimed(path))
     check_new(path, force, "--force")
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 import sys
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial, wraps
@@ -101,8 +100,7 @@ def significant(value: float, digits: int = 3) -> str:
 @_readable
 def signed(value: float, digits: int = 2) -> str:
     """Format a difference with its sign: "+0.12"."""
-    text = f"{value:+.{digits}f}"
-    return text if float(text) else f"{0:.{digits}f}"
+    return f"{value:+,.{digits}f}" if round(value, digits) else f"{0:.{digits}f}"
 
 
 @_readable
@@ -262,32 +260,24 @@ PHASES = {
 class ProgressBar:
     """Progress of a run, for ``Synthesizer(progress=ProgressBar())``.
 
-    Terminals and notebooks show one line, with the part and the seconds of the phase. It depends on
-    the rows, as the time of a run does: it is for the owner.
+    Terminals and notebooks show one line, with the part of the phase. It depends on the rows, as
+    the time of a run does: it is for the owner.
     """
 
-    _LEAST_SECONDS = 0.1  # between two updates of a phase
-
     def __init__(self) -> None:
-        self._begun: dict[str, float] = {}
-        self._last = 0.0
+        self._line = ""
 
     def __call__(self, phase: str, done: int, total: int) -> None:
         """Report the steps of a phase that are done, and their number."""
-        now = time.perf_counter()
-        fresh = phase not in self._begun
-        since = self._begun.setdefault(phase, now)
-        if not fresh and done < total and now - self._last < self._LEAST_SECONDS:
-            return
-        self._last = now
-        if sys.stderr is not None and (sys.stderr.isatty() or "ipykernel" in sys.modules):
-            part = 100 * min(done, total) // max(total, 1)
-            text = f"{PHASES.get(phase, phase)}: {part} %, {now - since:.1f} s"
-            sys.stderr.write(f"\r{text:<60}")
+        line = f"{PHASES.get(phase, phase)}: {100 * min(done, total) // max(total, 1)} %"
+        watched = sys.stderr is not None and (sys.stderr.isatty() or "ipykernel" in sys.modules)
+        if watched and line != self._line:
+            self._line = line
+            sys.stderr.write(f"\r{line:<60}")
             sys.stderr.flush()
 
 
-# Templates: everything inline, every text escaped, an undefined name is an error.
+# Templates: everything inline, every text of HTML escaped, an undefined name is an error.
 
 _BLANK = re.compile(r"\n\s*")
 
@@ -298,7 +288,7 @@ def _environment(packages: tuple[str, ...]) -> Environment:
 
     environment = Environment(
         loader=ChoiceLoader([PackageLoader(p) for p in (*packages, "adaptive_qs.pages")]),
-        autoescape=True,
+        autoescape=lambda name: name is not None and not name.endswith(".md"),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -317,4 +307,4 @@ def render(template: str, packages: tuple[str, ...], **content: Any) -> str:
     The folders ``templates`` of the packages are searched first.
     """
     page = _environment(packages).get_template(template).render(**content)
-    return _BLANK.sub("\n", page).strip() + "\n"
+    return (page if template.endswith(".md") else _BLANK.sub("\n", page)).strip() + "\n"

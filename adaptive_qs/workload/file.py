@@ -13,13 +13,11 @@ from typing import Annotated, Any, Literal, NoReturn, Self, TypeVar
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
-from pydantic.json_schema import GenerateJsonSchema
-from pydantic_core import core_schema
 
 from adaptive_qs.arguments import plain_json
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.errors import AdaptiveQsError, InputError, ResourceExceeded, WorkloadError
-from adaptive_qs.jsonfile import first_complaint, read_json, render_schema
+from adaptive_qs.jsonfile import first_complaint, read_json
 from adaptive_qs.workload.families import (
     AttributeSpec,
     QueryMaker,
@@ -397,24 +395,12 @@ def _resolve(
     return of_ways(domain, min(2, len(domain)) if spec is None else spec)
 
 
-_EMPTY = {
-    "parts": "is empty. Use at least one part.",
-    "ways": "is empty. Use a number of attributes, as [2].",
-}
-
-
 def _refuse(error: ValidationError, source: str) -> NoReturn:
     """Turn the first of pydantic's complaints into one line that names the part."""
     complaint = first_complaint(error)
-    where = complaint.where
-    place = source
+    where, place = complaint.where, source
     if len(where) > 1 and where[0] == "parts":
-        place += f": part {int(where[1]) + 1}"
-        where = where[2:]
-    if complaint.kind == "too_short":
-        key = str(complaint.where[-1])
-        message = _EMPTY.get(key, "is empty: name at least one set of attributes")
-        complaint = complaint._replace(message=message)
+        place, where = f"{source}: part {int(where[1]) + 1}", where[2:]
     keys = where if where[:1] == ["queries"] else where[:1]
     raise WorkloadError(complaint.line(place, keys)) from None
 
@@ -443,24 +429,3 @@ def _identity(queries: Queries) -> str:
         content = hashlib.sha256(queries.coefficients.tobytes()).hexdigest()
         return f"{type(queries).__name__}{queries.shape}{content}"
     return repr(queries)
-
-
-# The published JSON Schema of workload files, generated from the models.
-# A test keeps the copy next to this module current; `scripts/make_reference.py` writes it.
-
-PUBLISHED = Path(__file__).with_name("workload.schema.json")
-"""The published file."""
-
-
-def render() -> str:
-    """Return the text of the published file."""
-    return render_schema("workload", WorkloadFile, schema_generator=_AnyOf)
-
-
-class _AnyOf(GenerateJsonSchema):
-    """{"family": "marginal"} names a family, or the queries on an attribute called "family"."""
-
-    def tagged_union_schema(self, schema: core_schema.TaggedUnionSchema) -> dict[str, Any]:
-        content = super().tagged_union_schema(schema)
-        content["anyOf"] = content.pop("oneOf")
-        return content

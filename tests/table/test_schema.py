@@ -11,7 +11,8 @@ import pytest
 from adaptive_qs.errors import SchemaError
 from adaptive_qs.table.files import sample_dataset
 from adaptive_qs.table.propose import check_schema
-from adaptive_qs.table.schema import PUBLISHED, Schema, render
+from adaptive_qs.table.schema import Schema
+from scripts.make_reference import PUBLISHED, render
 
 from ..published import validate_schema
 from .helpers import schema_of
@@ -206,7 +207,9 @@ def test_unknown_column():
 
 
 def test_published_json_schema_is_current():
-    assert PUBLISHED.read_text() == render(), "run: python scripts/make_reference.py"
+    assert PUBLISHED["schema"].read_text() == render("schema"), (
+        "run: python scripts/make_reference.py"
+    )
     validate_schema(json.loads(sample_dataset().schema.read_text()))
 
 
@@ -225,10 +228,9 @@ def test_check_schema_gives_advice():
         "wider": wide,
         "one": {"type": "categorical", "values": ["x"]},
         "case": {"type": "categorical", "values": ["Male", "male"]},
-        "codes": {"type": "categorical", "values": [1, 2]},
         "order": {"type": "categorical", "values": [2, 1], "ordered": True},
     }
     advice = check_schema(schema_of(columns))
-    for hint in ("100000 codes", "together", "'one'", "'Male'", "'codes'", "'order'"):
+    for hint in ("100000 codes", "together", "'one'", "'Male'", "'order'"):
         assert any(hint in line for line in advice)
     assert check_schema(Schema.load(sample_dataset().schema)) == ()
