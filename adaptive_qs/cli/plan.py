@@ -314,8 +314,9 @@ def _list_measurements(forecast: LoopForecast, found: Mapping[str, Any], flag: s
     if found["measured"] is not None:
         rows.append(("marginals", _describe_measured(workload, **found["measured"])))
     if found["seconds"] is not None:
-        text = f"about {found['seconds']:.0f} processor seconds on two cores of a server, from reading"
-        rows.append(("time", f"{text} to writing (an estimate: half to twice as much)"))
+        text = f"about {found['seconds']:.0f} processor seconds on two cores of a server"
+        text += ", from reading to writing (an estimate: half to twice as much)"
+        rows.append(("time", text))
     if found["strategies"]:
         queries = [
             f"{short(one['column'])} {counted(one['queries'], 'query', 'queries')} "

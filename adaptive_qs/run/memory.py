@@ -148,7 +148,7 @@ class ScoringForecast:
 
 
 def run_seconds(workload: Workload, rows: int, measured: int) -> float:
-    """Estimate the processor seconds of a run that measures so many marginals of several columns.
+    """Estimate the processor seconds of a run by the number of marginals that it measures.
 
     About ``rows`` rows are read, and as many drawn and written. Rules and sets of tables take more.
     """
