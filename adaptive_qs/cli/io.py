@@ -126,15 +126,16 @@ def emit_rows(title: str, rows: Sequence[Row]) -> None:
 def emit_columns(
     names: Sequence[str], rows: Sequence[Sequence[str]], figures: bool = False
 ) -> None:
-    """Write a table; its last column, with ``figures`` each numeric one, is right-aligned."""
+    """Write a table with numbers in the last column, with ``figures`` in any, right-aligned."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=True)
     for k, name in enumerate(names):
-        numbers = figures and k > 0 and all(row[k].lstrip("+-")[:1].isdigit() for row in rows)
-        right = numbers or k + 1 == len(names)
+        last = k + 1 == len(names)
+        numbers = k > 0 and all(row[k].lstrip("+-")[:1].isdigit() for row in rows)
+        right = last if figures and last else numbers and (figures or last)
         table.add_column(Text(name), overflow="fold", justify="right" if right else "left")
     for row in rows:
         table.add_row(*(Text(_printable(cell)) for cell in row))
@@ -267,7 +268,7 @@ def conclude(as_json: bool, content: Mapping[str, Any], rows: Sequence[Row]) -> 
 
 def _printable(text: str) -> str:
     """Replace control characters, which names of files and columns can contain."""
-    return "".join(c if c.isprintable() else "?" for c in text)
+    return "".join(c if c.isprintable() else "?" for c in text.replace("\u00a0", " "))
 
 
 def _line(prefix: str, text: str, style: str) -> None:
