@@ -11,15 +11,17 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_qs.errors import DataError
+from adaptive_qs.errors import DataError, InputError
 from adaptive_qs.evaluation.rules import (
     GLANCE,
     Determination,
+    Predicate,
     Rule,
     RuleCheck,
     check_rules,
     equivalent_texts,
     is_equation,
+    limits_rule,
     parse_rule,
     row_values,
     rows_determined,
@@ -49,6 +51,9 @@ second is the same for a single value in a list, of which a table has fewer."""
 MOST_ROWS, MOST_NUMBERS, MOST_LISTED, MOST_VALUES = 100_000, 40, 6, 12
 """Maximum number of rows and of columns in which rules are found, of values that a condition lists,
 and of values of a column of which each can be a condition."""
+LEAST_OUTSIDE, GRID = 0.5, 20
+"""Least part of independent rows outside the limits that a category has for a number, and number of
+steps to which such limits are rounded, at least, along the range of the number."""
 MOST_KEYS = 2_000
 """Maximum number of values of a determining column."""
 
@@ -70,8 +75,10 @@ def found_rules(
     orders = _orders(joint, schema)
     equal = {frozenset(rule.names) for rule, _ in orders if " = " in rule.text}
     keys = [each for each in _dependencies(views) if frozenset(each.names) not in equal]
-    settled = {frozenset(rule.names) for rule, _ in orders}
-    found = [*orders, *zip(keys, check_rules(joint, keys, "found"))]
+    limits = _limits(views, {rule.names for rule in keys})
+    settled = {frozenset(rule.names) for rule in (*limits, *(rule for rule, _ in orders))}
+    listed: list[Rule] = [*keys, *limits]
+    found = [*orders, *zip(listed, check_rules(joint, listed, "found"))]
     texts = [*_equations(joint.pair, schema), *_spans(views), *_implied(views, keys, settled)]
     found += [each for text in texts if (each := _telling(joint, schema, text))]
     found = [each for each in found if not equivalent_texts(each[0]) & set(declared)]
@@ -99,7 +106,7 @@ def propose_rules(table: Any, schema: Schema) -> Schema:
             return propose_rules(table, schema.with_columns(listed))
     kept = []
     for rule, check in found_rules(joint, schema):
-        values = rule.list_values(joint, schema) if isinstance(rule, Determination) else ()
+        values = rule.list_values(joint, schema)
         why = f"all rows keep it; {share(_rows_broken(check))} of independent rows would not"
         kept.append(DeclaredRule(rule=rule.text, table=values, open=("rule",), why=(why,)))
     with contextlib.suppress(ValueError):
@@ -148,6 +155,68 @@ def _dependencies(views: Sequence[_View]) -> list[Determination]:
     best = sorted(direct, key=lambda pair: -found[pair])[:MOST_TRIED]
     names = [view.column.name for view in views]
     return [Determination((i,), j, (names[i], names[j])) for i, j in best]
+
+
+def _limits(views: Sequence[_View], keys: Collection[tuple[str, ...]]) -> list[Predicate]:
+    """Return for each number the category, if any, inside whose values it varies least.
+
+    Independent rows are mostly outside the limits, and few rows are outside those that the others
+    of their category have. The limits are the extremes, rounded outwards.
+    """
+    found = []
+    for number in views:
+        exact = number.exact and number.column.kind == "numbers"
+        if not exact or number.distinct <= MOST_VALUES:
+            continue
+        amounts, best = np.asarray(number.amounts), LEAST_OUTSIDE
+        power = np.floor(np.log10(np.ptp(amounts[number.known]) / GRID))
+        digits = -int(max(power, np.ceil(np.log10(number.column.resolution or 1.0))))
+        chosen: Predicate | None = None
+        for key in views:
+            free = not key.column.measured and (key.column.name, number.column.name) not in keys
+            if not free or not 1 < len(key.occupied) <= MOST_KEYS:
+                continue
+            limits = _Inside.of(key.codes, amounts * 10.0**digits, key.known & number.known)
+            if limits.outside > best and limits.alone <= LEAST_BROKEN:
+                best, labels = limits.outside, [key.labels[code] for code in limits.codes]
+                ends = (
+                    [f"{k / 10.0**digits:.{max(digits, 0)}f}" for k in each] for each in limits.ends
+                )
+                text, table = f"{key.name} limits {number.name}", tuple(zip(labels, *ends))
+                with contextlib.suppress(InputError):  # of too many cells
+                    chosen = limits_rule(text, table, number.schema)
+        found += [chosen] if chosen else []
+    return found
+
+
+class _Inside(NamedTuple):
+    """The limits of a number inside each value of a category, in steps.
+
+    Attributes:
+        codes: of the category.
+        ends: the least and the greatest step of each.
+        outside: share of independent rows that would be outside.
+        alone: share of the rows that are outside the limits of the others with their value.
+    """
+
+    codes: NDArray[np.intp]
+    ends: NDArray[np.float64]
+    outside: float
+    alone: float
+
+    @classmethod
+    def of(cls, codes: NDArray[np.int64], steps: NDArray[np.float64], rows: Mask) -> _Inside:
+        """Return the limits in some rows."""
+        order = np.lexsort((steps[rows], codes[rows]))
+        steps, every = steps[rows][order], np.sort(steps[rows])
+        values, first, counts = np.unique(codes[rows][order], return_index=True, return_counts=True)
+        last, several = first + counts - 1, (counts > 1).astype(np.int64)
+        low, high = np.floor(steps[first]), np.ceil(steps[last])
+        inside = np.searchsorted(every, high, "right") - np.searchsorted(every, low)
+        alone = (np.floor(steps[first + several]) > low) | (several == 0)
+        number = alone.sum() + np.count_nonzero(np.ceil(steps[last - several]) < high)
+        outside = 1 - float(counts @ inside) / len(steps) ** 2
+        return cls(values, np.stack([low, high]), outside, float(number) / len(steps))
 
 
 # Columns as conditions see them.

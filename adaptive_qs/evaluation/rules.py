@@ -11,15 +11,21 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from adaptive_qs.errors import InputError
 from adaptive_qs.evaluation.tables import JointCodes, TablePair, ranked
 from adaptive_qs.table import conditions, grammar
 from adaptive_qs.table.columns.base import ColumnBase
 from adaptive_qs.table.conditions import NEAR, Condition, Values, read_values
 from adaptive_qs.table.grammar import written
+from adaptive_qs.table.rules import Ruleset
 from adaptive_qs.table.schema import Schema
 
 BROKEN = 0.01
 """Share of synthetic rows, beyond that of the true ones, from which a broken rule is named."""
+
+
+Table = tuple[tuple[str, ...], ...]
+"""Values of a rule that belong together."""
 
 
 class Checked(NamedTuple):
@@ -81,7 +87,7 @@ class Determination:
         independent = 1 - float(share[expected[combinations[true]]].mean())
         return Checked(broken, judged, max(0.0, independent))
 
-    def list_values(self, joint: JointCodes, schema: Schema) -> tuple[tuple[str, ...], ...]:
+    def list_values(self, joint: JointCodes, schema: Schema) -> Table:
         """Return the values that belong together in the true rows, in the order of the codes."""
         places = *self.lefts, self.right
         columns = [schema.columns[place] for place in places]
@@ -128,11 +134,17 @@ class Predicate:
         text: as it is written.
         condition: what has to hold.
         schema: of both tables.
+        table: of a rule by which a category limits a number.
     """
 
     text: str
     condition: Condition
     schema: Schema
+    table: Table = ()
+
+    def list_values(self, joint: JointCodes, schema: Schema) -> Table:
+        """Return its table."""
+        return self.table
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -271,7 +283,16 @@ def parse_rule(text: str, schema: Schema) -> Rule:
     Raises:
         InputError: it is no rule on the columns of the schema.
     """
-    return _build_rule(text, grammar.parse_rule(text, schema.by_name), schema)
+    meaning = grammar.parse_rule(text, schema.by_name)
+    if isinstance(meaning, conditions.Limits):
+        raise InputError(f"rule {text!r} needs its table: declare it in the schema")
+    return _build_rule(text, meaning, schema)
+
+
+def limits_rule(text: str, table: Table, schema: Schema) -> Predicate:
+    """Return the rule that a category limits a number; raise InputError if it is none."""
+    ((_, condition),) = Ruleset.of(schema.columns, [(text, table)]).conditions
+    return Predicate(text, condition, schema, table)
 
 
 def declared_rules(schema: Schema) -> list[Rule]:

@@ -169,7 +169,7 @@ def fit_model(
     every = _make_targets(denoised, [*cliques, *joint], zeros)
     every |= {c: every[c].times(ratio) for c, ratio in filled.items()}
     tied = {i for zero in zeros for i in zero.clique}
-    shapes = find_shapes(domain, [every[c] for c in weighed], singles, tied)
+    shapes = find_shapes(domain, [every[c] for c in weighed], singles)
     apart = {*kept, *tied, *(shaped := domain.columns(tuple(shapes)))}
     coarse = CoarseDomain(domain, [*every], [single.counts for single in singles], apart)
     size = choose_fit_rows(coarse.domain, combined, settings)
