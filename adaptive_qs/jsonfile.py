@@ -8,13 +8,10 @@ marginals of six attributes with their charges are half a million objects.
 
 from __future__ import annotations
 
-import ast
-import inspect
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -42,41 +39,6 @@ _QUOTED = 60
 """Maximum number of characters that are quoted of a text."""
 
 
-def render_schema(kind: str, model: Any, **options: Any) -> str:
-    """Return the text of a published JSON Schema (draft 2020-12) of version 1 of such files.
-
-    Fields are described by the docstrings below them. Pydantic can read these too, but would do so
-    whenever a module is imported.
-    """
-    from pydantic import BaseModel
-
-    content = model.model_json_schema(**options)
-    models, known = [BaseModel], dict[str, Any]()
-    for each in models:
-        models += each.__subclasses__()
-        if each.__module__.startswith("adaptive_qs."):
-            known[each.__name__] = each
-    for name, part in {**content.get("$defs", {}), model.__name__: content}.items():
-        for base in known[name].__mro__ if name in known else ():
-            if issubclass(base, BaseModel) and base is not BaseModel:
-                for field, text in _field_docstrings(base):
-                    part["properties"].get(field, {}).setdefault("description", text)
-    schema = "https://json-schema.org/draft/2020-12/schema"
-    head = {"$schema": schema, "$id": f"urn:adaptive-qs:{kind}:1"}
-    return json.dumps({**head, **content}, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
-
-
-def _field_docstrings(model: type) -> Iterator[tuple[str, str]]:
-    """Yield the fields that a class declares, each with the docstring below it."""
-    try:
-        declared: Any = ast.parse(inspect.getsource(model)).body[0]
-    except OSError:
-        return  # a call made the class
-    for field, below in pairwise(declared.body):
-        if isinstance(field, ast.AnnAssign) and isinstance(below, ast.Expr):
-            yield ast.unparse(field.target), inspect.cleandoc(ast.literal_eval(below.value))
-
-
 def as_object(content: Any) -> dict[str, Any]:
     """Return parsed JSON that is an object, and an empty object for anything else."""
     return dict(content) if isinstance(content, Mapping) else {}
@@ -96,11 +58,7 @@ def read_json(path: str | Path, refusal: type[InputError], claim: Claim | None =
             with open(path, "rb") as file:
                 pieces = iter(partial(file.read, _PIECE), b"")
                 text = bounded_text(pieces, claim).removeprefix("\ufeff")
-        content = _parsed(text, parse_constant=_Constant)
-        _refuse_constants(content)
-        if claim is not None:
-            _refuse_half_pairs(text, content)
-        return content
+        return parse_json(text)
     except OSError as error:
         problem = f"{reason(error, 'unreadable')}: check the path"
     except UnicodeDecodeError:
@@ -141,13 +99,16 @@ def parse_json(text: str) -> Any:
             or has too many digits, or has a text with half of a surrogate pair.
         RecursionError: If it is nested too deeply.
     """
-    content = _parsed(text, parse_constant=_no_constant, parse_float=_finite)
-    _refuse_half_pairs(text, content)
+    content = json.loads(
+        text, object_pairs_hook=_distinct, parse_int=_integer, parse_float=_finite,
+        parse_constant=_no_constant,
+    )  # fmt: skip
+    if "\\ud" in text.lower():
+        try:
+            json.dumps(content, ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            raise ValueError("a text has half of a surrogate pair: it is damaged") from None
     return content
-
-
-def _parsed(text: str, **numbers: Any) -> Any:
-    return json.loads(text, object_pairs_hook=_distinct, parse_int=_integer, **numbers)
 
 
 class Complaint(NamedTuple):
@@ -256,46 +217,5 @@ def _finite(text: str) -> float:
     return _no_constant(text) if math.isinf(value) else value
 
 
-def _no_constant(name: str, place: str = "") -> float:
-    raise ValueError(f"{place}{name} is not a number that JSON can hold. Use a finite one.")
-
-
-class _Constant(float):
-    """NaN or an infinity, with its spelling."""
-
-    name: str
-
-    def __new__(cls, name: str) -> _Constant:
-        constant = super().__new__(cls, name)
-        constant.name = name
-        return constant
-
-
-def _refuse_constants(content: Any) -> None:
-    pending: list[tuple[tuple[str | int, ...], Any]] = [((), content)]
-    while pending:
-        where, value = pending.pop()
-        if isinstance(value, _Constant):
-            _no_constant(value.name, _place(where))
-        if isinstance(value, dict):
-            pending += [((*where, key), inner) for key, inner in reversed(value.items())]
-        elif isinstance(value, list):
-            pending += [((*where, k), inner) for k, inner in reversed(list(enumerate(value)))]
-
-
-def _refuse_half_pairs(text: str, content: Any) -> None:
-    """Raise ValueError if an escape stands for half of a character, which no file can hold."""
-    if "\\ud" not in text.lower():
-        return
-    try:
-        json.dumps(content, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        raise ValueError("a text has half of a surrogate pair: it is damaged") from None
-
-
-def _place(where: tuple[str | int, ...]) -> str:
-    """Return text such as "part 2: weight: " for the keys parts, 1 and weight."""
-    if len(where) > 1 and isinstance(where[1], int):
-        keys = ".".join(map(str, where[2:]))
-        return f"{str(where[0]).removesuffix('s')} {where[1] + 1}: " + (f"{keys}: " if keys else "")
-    return f"{'.'.join(map(str, where))}: " if where else ""
+def _no_constant(name: str) -> float:
+    raise ValueError(f"{name} is not a number that JSON can hold. Use a finite one.")

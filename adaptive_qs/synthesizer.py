@@ -89,10 +89,6 @@ class Synthesizer(Estimator, SynthesizeOptions):
 
         options = checked(self, SynthesizeOptions)
         described = TableSet.resolve(schema, table, options.max_memory)
-        if options.about is not None:
-            from adaptive_qs.table.schema import resolve_about
-
-            described = described.with_about(*resolve_about(options.about))
         tables = {described.root: table}
         if described.is_set:
             from adaptive_qs.table.joined import name_tables

@@ -6,9 +6,8 @@ from typing import Any
 
 import jsonschema
 
-from adaptive_qs.table import schema
 from adaptive_qs.table.columns import COLUMN_TYPES
-from adaptive_qs.workload import file
+from scripts.make_reference import render
 
 
 def _compiled(text: str) -> jsonschema.Draft202012Validator:
@@ -20,12 +19,12 @@ def _compiled(text: str) -> jsonschema.Draft202012Validator:
 @cache
 def _of_schemas(*types: type) -> jsonschema.Draft202012Validator:
     """That of the types of columns that are registered, which a test may change."""
-    return _compiled(schema.render())
+    return _compiled(render("schema"))
 
 
 @cache
 def _of_workloads() -> jsonschema.Draft202012Validator:
-    return _compiled(file.render())
+    return _compiled(render("workload"))
 
 
 def validate_schema(content: Any) -> None:

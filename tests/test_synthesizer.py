@@ -118,21 +118,6 @@ def test_fitted_attributes_and_bundles(fitted, tmp_path):
     assert {"read", "loop", "total"} <= set(fitted.seconds_)
 
 
-def test_what_the_data_are_is_said_in_public(tmp_path):
-    """By a mapping or a file, in place of the schema's own words; nothing else is taken."""
-    said = {"title": "People", "description": "Made up."}
-    (tmp_path / "about.json").write_text(json.dumps(said))
-    schema = {**SCHEMA, "about": {"title": "Persons", "licence": "CC0"}}
-    for about in (said, tmp_path / "about.json"):
-        model = Synthesizer(rho=10, workers=1, about=about).fit(FRAME, schema=schema)
-        assert model.schema_.about == {
-            "title": "People", "licence": "CC0", "description": "Made up.",
-        }  # fmt: skip
-    for wrong, said in (({"titel": "x"}, "about.titel"), (3, "about is 3. Use a mapping")):
-        with pytest.raises(InputError, match=said):
-            Synthesizer(rho=10, about=wrong).fit("no such file", schema=schema)
-
-
 def test_constructor_stores_and_fit_checks():
     bad = Synthesizer(epsilon=-1, workload="none.json", workers=0)
     assert bad.get_params()["epsilon"] == -1
@@ -386,7 +371,7 @@ def test_consent_is_true_or_false(name):
 def test_a_pipe_in_the_place_of_a_file_is_refused(tmp_path):
     path = tmp_path / "pipe.csv"
     os.mkfifo(path)
-    refused = "not a regular file. Use a file, or - for standard input"
+    refused = "not a regular file. Use a file"
     with pytest.raises(InputError, match=refused):
         Synthesizer(rho=1).fit(path, schema={"a": 2})
     with pytest.raises(InputError, match=refused):

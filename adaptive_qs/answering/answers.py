@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, FailFast, Field, model_validator
@@ -47,7 +47,7 @@ from adaptive_qs.table.files import (
 )
 from adaptive_qs.table.schema import Schema
 from adaptive_qs.table.text import Formulas, check_formulas
-from adaptive_qs.table.write import CSV, check_table_path, table_format, write_batches
+from adaptive_qs.table.write import check_table_path, table_format, write_batches
 from adaptive_qs.workload.file import workload_digest
 
 # The privacy statement of a batch of answers.
@@ -85,11 +85,6 @@ class AnswersManifest(Statement):
     """Lower bound of the RMSE of any mechanism of the same kind (rows)."""
     charges: Annotated[tuple[Charges, ...], FailFast()]
     """All charges, those with equal parameters together."""
-
-    @property
-    def charges_in(self) -> str:
-        """The manifest itself."""
-        return "the field charges of the manifest"
 
     @model_validator(mode="after")
     def _check_charges(self) -> Self:
@@ -352,26 +347,6 @@ class Answers:
             batches = self.batches(confidence, kind)
             sealed = partial(self._state, write_manifest, confidence, write_stamp)
             return write_batches(batches, self.arrow_schema, path, REPEATING, sealed, replacing)
-
-    def write_csv(
-        self, file: BinaryIO, confidence: float = 0.95, formulas: str = "escape-learnt"
-    ) -> int:
-        """Write all answers as CSV to an open stream, without a statement.
-
-        Returns:
-            The number of answers.
-
-        Raises:
-            InputError: As for :meth:`batches`.
-        """
-        count = 0
-        with self._delivering():
-            batches = self.batches(confidence, formulas)
-            with CSV.batch_writer(self.arrow_schema, REPEATING, file) as write:
-                for batch in batches:
-                    write(batch)
-                    count += batch.num_rows
-        return count
 
     def statement(self, confidence: float = 0.95) -> AnswersManifest:
         """Return the privacy statement; raise InputError before all answers are read."""

@@ -178,7 +178,7 @@ class Options(OutputOptions, FamilyOptions, AnswerOptions, SchemaOptions):
         f"Run on the shipped sample (UCI Adult) with epsilon 1. Writes or replaces ./{DEMO_OUT} "
         "unless --out is set.")] = False  # fmt: skip
     out: Annotated[Path | None, Option(
-        f"Answers: {FORMATS.listed()}; - for CSV on standard output.", "FILE", OUTPUT
+        f"Answers: {FORMATS.listed()}.", "FILE", OUTPUT
     )] = None  # fmt: skip
     confidence: Annotated[float, Option(
         "Probability with which an interval contains the true answer.", "P", OUTPUT
@@ -198,7 +198,6 @@ def answer(data: PrivateTable = None, *, options: Options) -> None:
         raise InputError("No output file is set. Use --out, such as --out a.parquet.")
     spec = workload_spec(options.workload, options.ways, options.queries)
     kind = chosen_formulas(options.formulas, schema)
-    io.check_standard_output(out, options.insecure, options.as_json)
     inputs = [source, schema, options.workload, *companions(options)]
     check_distinct(with_sidecar(out), inputs)
     replacing = replacing or resumes(out, options)
@@ -211,20 +210,17 @@ def answer(data: PrivateTable = None, *, options: Options) -> None:
 
     interval_factor(confidence)
     described = Schema.load(schema, options.max_memory)
-    with naming_queries(options.queries), io.readable(source) as table, io.progress_bars() as bars:
+    with naming_queries(options.queries), io.progress_bars() as bars:
         clock = PhaseClock(bars)
         checked = check_answers(described, spec, options, clock)
         io.show_warnings(checked, schema)
-        answers = read_answers(checked, table, clock)
+        answers = read_answers(checked, source, clock)
         show_limits(answers.plan, options)
-        if out == io.STANDARD:
-            rows = answers.write_csv(io.Stdout(), confidence, kind)  # type: ignore[arg-type]
-        else:
-            rows = answers.write(out, confidence, kind, replacing)
+        rows = answers.write(out, confidence, kind, replacing)
     if options.as_json:
         io.emit_json(_list_answer_fields(answers, out, rows, confidence))
     else:
-        io.emit_done(_list_answer_rows(answers, out, rows, confidence), out)
+        io.emit_rows("Done.", _list_answer_rows(answers, out, rows, confidence))
 
 
 def _list_answer_fields(
@@ -243,7 +239,7 @@ def _list_answer_fields(
 
 def _list_answer_rows(answers: Answers, out: Path, rows: int, confidence: float) -> list[io.Row]:
     mechanism, privacy, error = shared_rows(answers.plan, answers.target)
-    written = f"{io.shown_output(out)} ({counted(rows, 'row')}, {100 * confidence:g} % intervals)"
+    written = f"{out} ({counted(rows, 'row')}, {100 * confidence:g} % intervals)"
     return [
         *io.stamp_rows(answers.insecure, answers.stamp),
         ("answers", written),

@@ -30,7 +30,7 @@ from adaptive_qs.errors import AdaptiveQsError, InputError, ResourceExceeded, re
 COMMANDS = {
     "synthesize": "synthesize", "sample": "sample", "marginals": "sample", "plan": "plan",
     "answer": "answer", "evaluate": "evaluate", "audit": "audit", "ledger": "ledger",
-    "schema": "schema", "dummy": "dummy",
+    "schema": "schema", "dummy": "sample",
 }  # fmt: skip
 """Module of each command, imported when it runs; a group has its ``COMMANDS`` there."""
 DEBUG_VARIABLE = "ADAPTIVE_QS_DEBUG"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from os.path import exists  # Path.exists raises if a name is too long
 from pathlib import Path
@@ -114,7 +113,7 @@ def evaluate(
         _ = verdict.overall
         if options.report is not None:
             clock.start("write")
-            names = io.shown(Path(true.name)), io.shown(Path(synthetic.name))
+            names = true.name, synthetic.name
             pages[options.report] = evaluation_page(result, names)
         seconds = _write_pages(pages, options, clock)
     accepted = all(each.met for each in result.criteria or ())
@@ -170,8 +169,6 @@ def _check_files(private: Path, synthetic: Path, options: Options) -> None:
     """Refuse files that cannot be read or written as requested, before anything is read."""
     schema, report = options.schema, options.report
     workload_spec(options.workload, options.ways)
-    if private == synthetic == io.STANDARD:
-        raise InputError("- is used twice, but standard input has one table. Name files.")
     if report is not None:
         inputs = [private, *with_sidecar(synthetic), schema, options.release]
         check_distinct([report], [*inputs, options.workload, options.accept])
@@ -188,13 +185,11 @@ def _compare(private: Path, synthetic: Path, options: Options, clock: PhaseClock
     assert options.schema is not None
     schema = Schema.load(options.schema, options.max_memory)
     clock.start("read")
-    with ExitStack() as opened:
-        first, second = (opened.enter_context(io.readable(each)) for each in (private, synthetic))
-        result = compare(
-            first, second, schema, workload_spec(options.workload, options.ways),
-            rules=options.rule or (), release=options.release, workers=threads,
-            progress=clock, **io.pick(options, *SAME_NAMES),
-        )  # fmt: skip
+    result = compare(
+        private, synthetic, schema, workload_spec(options.workload, options.ways),
+        rules=options.rule or (), release=options.release, workers=threads,
+        progress=clock, **io.pick(options, *SAME_NAMES),
+    )  # fmt: skip
     return result if released is None else replace(result, notes=(*result.notes, released))
 
 
@@ -250,7 +245,7 @@ def _evaluate_set(true: Path | None, synthetic: Path | None, options: Options) -
         clock.start("verdict")
         verdicts = {name: each.verdict for name, each in result.tables.items()}
         if report is not None:
-            names = {name: (io.shown(first[name]), io.shown(second[name])) for name in first}
+            names = {name: (str(first[name]), str(second[name])) for name in first}
             texts = result.pages(names, named, report.name)
             pages = {report.with_name(name): text for name, text in texts.items()}
         seconds = _write_pages(pages, options, clock)

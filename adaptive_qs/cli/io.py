@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
-import select
 import sys
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from functools import partial
 from io import StringIO
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
-from adaptive_qs.errors import AdaptiveQsError, InputError, SpentNote, reason
+from adaptive_qs.errors import AdaptiveQsError, SpentNote
 from adaptive_qs.machine import PhaseProgress, peak_memory_mb
 from adaptive_qs.pages.words import PHASES, counted, join_first
 from adaptive_qs.pages.words import share as part_in_words
@@ -94,39 +90,14 @@ def emit(text: str) -> None:
     """Write text to stdout; raise :class:`PipeClosed` if the reader has closed it."""
     encoding = sys.stdout.encoding or "utf-8"
     text = text.encode(encoding, "backslashreplace").decode(encoding)
-    with _writing("output files are complete"):
-        sys.stdout.write(text if text.endswith("\n") else text + "\n")
-
-
-@contextmanager
-def _writing(advice: str) -> Iterator[None]:
-    """Flush stdout after the block; add advice to the message of an error."""
     try:
-        yield
+        sys.stdout.write(text if text.endswith("\n") else text + "\n")
         sys.stdout.flush()
     except BrokenPipeError:
         raise PipeClosed from None
     except OSError as error:
-        raise AdaptiveQsError(f"stdout cannot be written ({error.strerror}): {advice}") from None
-
-
-class Stdout:
-    """Stdout as a stream of bytes, with the errors of :func:`emit`."""
-
-    closed = False
-    """Arrow reads this attribute of a stream."""
-
-    def flush(self) -> None:
-        """Do nothing: :meth:`write` flushes each block."""
-
-    def write(self, block: bytes) -> int:
-        """Write a block and return its length."""
-        with _writing("set --out to a file"):
-            if hasattr(sys.stdout, "buffer"):
-                sys.stdout.buffer.write(block)
-            else:  # a caller's stream of text; blocks are whole lines
-                sys.stdout.write(block.decode())
-        return len(block)
+        said = f"stdout cannot be written ({error.strerror}): output files are complete"
+        raise AdaptiveQsError(said) from None
 
 
 def emit_json(content: Mapping[str, Any]) -> None:
@@ -150,15 +121,6 @@ def emit_rows(title: str, rows: Sequence[Row]) -> None:
         line.stylize("bold", 0, width + 2)
         lines.append(line)
     _emit_rich(*lines, soft_wrap=True)
-
-
-def emit_done(rows: Sequence[Row], out: Path | None) -> None:
-    """Print what was done: on stdout, or on stderr if the table is on stdout."""
-    if out != STANDARD:
-        emit_rows("Done.", rows)
-        return
-    for name, value in rows:
-        _line("", f"{name}: {value}", "dim")
 
 
 def emit_columns(
@@ -351,85 +313,6 @@ def show_warnings(checked: CheckedRun[Any], schema: Path) -> None:
         )
     if is_unreviewed(checked.root.schema):
         warn(f"{schema}: {UNREVIEWED}")
-
-
-# Tables on standard input or standard output: the path "-".
-
-STANDARD = Path("-")
-"""Path that stands for standard input or output."""
-NAME = "standard input"
-_PATIENCE = 0.2
-"""Seconds between two checks for a signal."""
-_BLOCK = 1 << 20
-
-
-def shown(table: Path) -> str:
-    """Return the name of an input table in results."""
-    return NAME if table == STANDARD else str(table)
-
-
-def shown_output(table: Path) -> str:
-    """Return the name of an output table in results."""
-    return "standard output" if table == STANDARD else str(table)
-
-
-def check_standard_output(out: Path | None, insecure: bool, as_json: bool) -> None:
-    """Refuse a table on standard output if JSON goes there too or it needs a stamp file."""
-    if out == STANDARD and as_json:
-        raise InputError("--out - and --json both write to standard output. Set --out to a file.")
-    if out == STANDARD and insecure:
-        raise InputError("the table is not private and needs its mark next to it. Name a file.")
-
-
-@contextmanager
-def readable(table: Path) -> Iterator[Path]:
-    """Yield a file that can be read more than once: the table, or a copy of standard input.
-
-    The copy is a temporary file without a name, so that nothing is left if the process is killed.
-    Errors raised in the block name "standard input".
-    """
-    if table != STANDARD:
-        yield table
-        return
-    if sys.stdin is not None and sys.stdin.isatty():
-        raise InputError("- reads standard input, which is a terminal: pipe a table into it")
-    with ExitStack() as cleanup:
-        try:
-            file = cleanup.enter_context(tempfile.TemporaryFile())
-            path = Path(f"/proc/self/fd/{file.fileno()}")
-            if sys.stdin is not None:
-                file.writelines(_blocks(sys.stdin.buffer))
-            file.flush()
-        except OSError as error:
-            raise InputError(
-                f"{NAME}: cannot be kept in the folder for temporary files ({reason(error)}): free "
-                "some space, or set TMPDIR to another one"
-            ) from None
-        try:
-            yield path
-        except AdaptiveQsError as error:
-            # The path of the temporary file means nothing to a reader.
-            first, found, rest = str(error).partition(str(path))
-            name = f"{'FILE' if first else NAME}{rest.replace(str(path), 'FILE')}" if found else ""
-            error.args = (first + name,)
-            raise
-
-
-def _blocks(stream: IO[bytes]) -> Iterator[bytes]:
-    """Yield the blocks of a stream; a signal is noticed while nothing comes, too."""
-    try:
-        number = stream.fileno()
-    except OSError:  # no file of the system
-        number = -1
-    if number < 0:
-        yield from iter(partial(stream.read, _BLOCK), b"")
-        return
-    block = b"."
-    while block:
-        check()
-        if select.select([number], [], [], _PATIENCE)[0]:
-            block = os.read(number, _BLOCK)
-            yield block
 
 
 # What the budget bought, for the message of a command that failed after spending it.

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 TABLE_HELP = (
     "CSV, CSV.gz, Parquet, Excel, SQLite or DuckDB (FILE::NAME selects one of several tables in a "
-    "file); - reads standard input."
+    "file)."
 )
 PrivateTable = Annotated[
     Path | None,
@@ -211,18 +211,16 @@ def naming_queries(family: str | None) -> Iterator[None]:
 
 
 def with_sidecar(table: Path | None) -> list[Path]:
-    """Return a table, its stamp and its sidecar; nothing for standard output."""
+    """Return a table, its stamp and its sidecar; nothing for None."""
     from adaptive_qs.release.bundle import manifest_path
 
-    if table is None or table == io.STANDARD:
+    if table is None:
         return []
     return [table, stamp_path(table), manifest_path(table)]
 
 
 def check_table(path: Path, force: bool) -> None:
     """Refuse a path at which no table, or no stamp or sidecar of one, can or may be written."""
-    if path == io.STANDARD:
-        return
     from adaptive_qs.table.write import check_table_path
 
     check_table_path(path)

@@ -45,7 +45,7 @@ class Written(NamedTuple):
 
     def __str__(self) -> str:
         size = f"{counted(self.rows, 'row')}, {counted(self.columns, 'column')}"
-        return f"{io.shown_output(self.out)} ({size})"
+        return f"{self.out} ({size})"
 
 
 @dataclass(frozen=True)
@@ -68,16 +68,13 @@ class Outputs:
     def of(cls, out: Path | None, schema: TableSet, release: Path | None = None) -> Self:
         """Return the outputs of a command.
 
-        InputError is raised if a set would go to a file that holds one table, or to standard
-        output.
+        InputError is raised if a set would go to a file that holds one table.
         """
         if out is None:
             return cls(None, {}, release)
         if not schema.is_set:
             return cls(out, {schema.root: out}, release)
         number, remedy = len(schema.tables), "Use a folder, or a database (.db)."
-        if out == io.STANDARD:
-            raise InputError(f"- holds one table, and there are {number}. {remedy}")
         if _holds_tables(out):
             known = {name: out.with_name(f"{out.name}.{name}") for name in schema.names}
             return cls(out, known, release, in_database=True)
@@ -126,10 +123,9 @@ class Outputs:
                 check_table(file, table_force)
             else:
                 table_format(path)
-            if file != io.STANDARD:
-                rows = dict.fromkeys(schema.names, 1)
-                written = schema.written(name, rows) if schema.is_set else schema.tables[name]
-                check_format(file, [*written.written])
+            rows = dict.fromkeys(schema.names, 1)
+            written = schema.written(name, rows) if schema.is_set else schema.tables[name]
+            check_format(file, [*written.written])
         if self.release is not None:
             check_release(self.release, release_force)
 
@@ -140,10 +136,9 @@ class Outputs:
         """Write the tables of a sample as they are drawn, each with its stamp and its sidecar.
 
         A sidecar has the parameters that draw the table again (``requested``), the SHA-256 of its
-        file, and every charge of the table. A table on standard output is CSV, without these. The
-        tables are drawn root first. Return them by name.
+        file, and every charge of the table. The tables are drawn root first. Return them by name.
         """
-        from adaptive_qs.table.write import CSV, table_format, write_pages, write_set, write_table
+        from adaptive_qs.table.write import table_format, write_set, write_table
 
         found: dict[str, Written] = {}
         tables = self._note(drawn, found)
@@ -162,9 +157,6 @@ class Outputs:
             if release.schema.is_set and self.out is not None:
                 _make_folder(self.out)
             path, pages = self.tables[table.name], timed(table.pages, clock)
-            if path == io.STANDARD:
-                write_pages(pages, CSV, io.Stdout(), table.schema, formulas)  # type: ignore[arg-type]
-                continue
             more = {**requested, "formulas": formulas} if table_format(path).is_text else requested
             with self._stating(release, path, [table.name], replacing) as state:
                 seal = partial(state, [table], found, more)

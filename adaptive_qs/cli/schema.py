@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+import adaptive_qs
 from adaptive_qs.cli import io
 from adaptive_qs.cli.options import TABLE_HELP, ForceOptions, check_distinct, check_file
 from adaptive_qs.errors import InputError
@@ -67,8 +68,7 @@ def init(
     elif options.ask:
         raise InputError("--ask needs --out, the schema file that gets the answers.")
     known = None if options.dictionary is None else read_dictionary(options.dictionary)
-    with io.readable(data) as table:
-        schema = propose_rules(table, propose(table, known))
+    schema = propose_rules(data, propose(data, known))
     if out is None:
         io.warn("This schema was taken from the data and is not private. Review it.")
         io.emit(schema.to_json(reasons=True))
@@ -167,12 +167,11 @@ def check(
         from adaptive_qs.table.encode import read_table
 
         loaded = described.tables[described.root]
-        with io.readable(data) as table:
-            if loaded.private_columns:
-                gather(table, loaded)
-            else:
-                read_table(table, loaded)
-        io.emit(f"{io.shown(data)}: fits the schema")
+        if loaded.private_columns:
+            gather(data, loaded)
+        else:
+            read_table(data, loaded)
+        io.emit(f"{data}: fits the schema")
 
 
 def _emit_checked(schema: Schema, path: Path, table: str = "") -> None:
@@ -188,6 +187,13 @@ def _emit_checked(schema: Schema, path: Path, table: str = "") -> None:
         emit_checklist(schema, str(path))
 
 
+KINDS = {
+    "schema": "table/schema.schema.json", "tables": "table/tables.schema.json",
+    "workload": "workload/workload.schema.json",
+}  # fmt: skip
+"""JSON Schemas that the package ships, by kind of file."""
+
+
 def json_schema(
     kind: Annotated[
         str, typer.Argument(metavar="[schema|tables|workload]", help="Which kind of file.")
@@ -197,16 +203,9 @@ def json_schema(
 
     It describes schema files (of one table, or of a set of tables) or workload files.
     """
-    from adaptive_qs.table import schema as of_schema
-    from adaptive_qs.table import tables as of_tables
-    from adaptive_qs.workload import file as of_workload
-
-    renderers = {
-        "schema": of_schema.render, "tables": of_tables.render, "workload": of_workload.render,
-    }  # fmt: skip
-    if kind not in renderers:
-        raise InputError(f"{kind!r} is not a kind of file. Use {', '.join(renderers)}.")
-    io.emit(renderers[kind]())
+    if kind not in KINDS:
+        raise InputError(f"{kind!r} is not a kind of file. Use {', '.join(KINDS)}.")
+    io.emit(Path(adaptive_qs.__file__).with_name(KINDS[kind]).read_text(encoding="utf-8"))
 
 
 NOT_PRIVATE = "Taken from the data, not private. For the owner only."

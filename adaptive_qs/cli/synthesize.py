@@ -124,14 +124,13 @@ class Outcome:
             rows.append(("target", text))
         rows += io.taken_rows(self.seconds)
         if following := self._next():
-            piped = " < DATA" if "-" in following else ""
-            rows.append(("next", shlex.join([io.PROGRAM, *following]) + piped))
+            rows.append(("next", shlex.join([io.PROGRAM, *following])))
         return rows
 
     def _next(self) -> list[str]:
-        """Return the next command to try; an empty list if nothing can be read."""
+        """Return the next command to try; an empty list if there is none."""
         out, bundle = self.outputs.out, self.outputs.release
-        if out in (None, io.STANDARD):
+        if out is None:
             return [] if bundle is None else ["sample", str(bundle), "--out", "table.csv"]
         columns = self.release.root.schema.columns
         learnt = any(getattr(c, key, None) for c in columns for key in ("learnt", "counted"))
@@ -205,7 +204,7 @@ class DrawOptions(OutputOptions):
 
 
 OUT_HELP = (
-    f"Synthetic table: {FORMATS.listed()}; - for CSV on standard output. Of a set of tables, a "
+    f"Synthetic table: {FORMATS.listed()}. Of a set of tables, a "
     "folder or a database for all of them."
 )
 
@@ -251,10 +250,9 @@ def synthesize(data: PrivateTable = None, *, options: Options) -> None:
 
     seed = chosen_seed(options.insecure_seed if options.seed is None else options.seed)
     checked, written = _check(schema, path, options), dict[str, Written]()
-    with io.readable(source) as readable, io.progress_bars() as bars:
+    with io.progress_bars() as bars:
         clock = PhaseClock(bars)
-        given = tables if schema.is_set else {schema.root: readable}
-        with checked.read(given, clock) as read:
+        with checked.read(tables, clock) as read:
             _note_forecasts(checked, options)
             run, release = spend(read, clock)
         with run, io.receipt(lambda: run.note) as files:
@@ -266,8 +264,7 @@ def synthesize(data: PrivateTable = None, *, options: Options) -> None:
                 workers = checked.root.work.limits.workers
                 drawn = release.draw(options.rows, seed, workers, clock)
                 written = outputs.write(release, drawn, {"seed": seed}, kind, replacing, clock)
-                if outputs.out != io.STANDARD:
-                    files["table"] = outputs.out
+                files["table"] = outputs.out
             closed = run.finish()
     outcome = Outcome(source, path, outputs, release, clock.stop(), closed, written)
     for warning in outcome.warnings:
@@ -275,14 +272,12 @@ def synthesize(data: PrivateTable = None, *, options: Options) -> None:
     if options.as_json:
         io.emit_json(outcome.list_fields())
     else:
-        io.emit_done(outcome.list_rows(), outputs.out)
+        io.emit_rows("Done.", outcome.list_rows())
 
 
 def _locate_tables(source: Path, schema: TableSet) -> dict[str, Path]:
     if not schema.is_set:
         return {schema.root: source}
-    if source == io.STANDARD:
-        raise InputError("- holds one table, and the schema describes several: name a folder")
     from adaptive_qs.table.joined import locate_tables
 
     return locate_tables(source, schema)
@@ -294,8 +289,7 @@ def _check_outputs(
     """Refuse outputs that cannot be written; return whether tables and release replace files."""
     if outputs.out is None and outputs.release is None:
         raise InputError("No output file is set. Use --out, --release or both.")
-    io.check_standard_output(outputs.out, options.insecure, options.as_json)
-    known = [*inputs, options.workload, options.about, *companions(options)]
+    known = [*inputs, options.workload, *companions(options)]
     check_distinct(outputs.files, known)
     begun = [path for path in outputs.tables.values() if any(map(exists, with_sidecar(path)))]
     replacing |= bool(begun) and all(resumes(path, options) for path in begun)
@@ -311,10 +305,6 @@ def _check(schema: TableSet, path: Path, options: Options) -> CheckedRun[Tables]
     from adaptive_qs.run.memory import check_table_rows
     from adaptive_qs.run.tables import check_tables
 
-    if options.about is not None:
-        from adaptive_qs.table.schema import resolve_about
-
-        schema = schema.with_about(*resolve_about(options.about))
     spec = workload_spec(options.workload, options.ways)
     checked = check_tables(schema, replace(options, workload=spec))
     if options.rows is not None:

@@ -52,6 +52,9 @@ from adaptive_qs.residual import ReferenceModel
 
 PAGE_CODES = 2**22
 """Number of codes in a page, if the table has enough rows."""
+LEAST_DRAWN = 64
+"""Fewer rows are a random part of this many. The counts nearest to the targets of a single row
+would be one of the most frequent cells."""
 
 
 @dataclass(frozen=True)
@@ -180,7 +183,7 @@ def fit_model(
         model = ruled_model(denoised, zeros)
         fit = fit_exactly(model, outer, [t.counts for t in singles], progress, zeros)
         if fit.gap <= 3.0:  # with hardly any noise, or many rows in zeros, chains come nearer
-            exact = ExactChains(fit, min(size, num_rows), rng)
+            exact = ExactChains(fit, min(size, max(num_rows, LEAST_DRAWN)), rng)
             return Fitted(exact, dict(zip(listed, exact.marginals(listed))), watched)
     factor = size / max(residuals.total, 1.0)
     every = {c: coarse.target(target.scaled(factor)) for c, target in every.items()}
@@ -332,6 +335,10 @@ def draw_pages(
     tables of more than 2**19 rows. ``pick`` returns which rows a page takes, given their number and
     that of the rows of its states; by default random ones. Pages have about the same length.
     """
+    if num_rows < LEAST_DRAWN and not pick:
+        for rows in draw_pages(chains, watch, LEAST_DRAWN, passes, workers, progress):
+            yield rows[chains.rng.permutation(LEAST_DRAWN)[:num_rows]]
+        return
     stacked = -(-min(num_rows, PAGE_CODES // chains.rows.shape[1]) // len(chains.rows))
     stacked = max(stacked, 1)
     size = stacked * len(chains.rows)

@@ -16,6 +16,7 @@ variances of a step are averaged by their evidence in Laplace's approximation (M
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -98,7 +99,8 @@ def _fit(
         kept = noise * weights
         off = 1 - chances[:, -1] - kept
         rest, slack = total - (off * noisy).sum(axis=1), noise * (1 + off.sum(axis=1))
-        logs, variances, log_det = _climb(noisy, strengths, weights, kept, rest, slack, logs)
+        fit = _Fit(noisy, strengths, weights, kept, rest, slack)
+        logs, variances, log_det = _climb(fit, logs)
         curve = np.exp(logs)
         likelihood, chances, shares = _assign(noisy, curve, spread, shares)
     penalty = strengths * np.square(np.diff(logs)).sum(axis=1) + log_det + np.log(slack)
@@ -125,24 +127,39 @@ def _assign(noisy: Array, curve: Array, spread: Array, shares: Array) -> tuple[A
     return likelihood, chances, shares / shares.sum(axis=1, keepdims=True)
 
 
-def _climb(
-    noisy: Array,
-    strengths: Array,
-    weights: Array,
-    kept: Array,
-    rest: Array,
-    slack: Array,
-    logs: Array,
-) -> tuple[Array, Array, Array]:
-    """Take Newton's steps to the curve that minimises `_objective`.
+class _Fit(NamedTuple):
+    """What a curve is fitted to, given how likely each code is of each kind.
 
-    Returns the logarithm of the curve, its variances, and the log-determinant of the (expected)
-    second derivative.
+    The curve λ minimises Σ w (noisy − λ)² + strength Σ (steps of log λ)² + (rest − Σ kept λ)² /
+    slack, where w are the ``weights``.
     """
+
+    noisy: Array
+    strengths: Array
+    weights: Array
+    kept: Array
+    rest: Array
+    slack: Array
+
+    def penalty(self, logs: Array) -> Array:
+        """Return what is minimised, at the logarithm of a curve."""
+        level = np.exp(logs)
+        sums = (self.weights * np.square(self.noisy - level)).sum(axis=1)
+        sums += self.strengths * np.square(np.diff(logs)).sum(axis=1)
+        return sums + np.square(self.rest - (self.kept * level).sum(axis=1)) / self.slack
+
+
+def _climb(fit: _Fit, logs: Array) -> tuple[Array, Array, Array]:
+    """Take Newton's steps to the curve.
+
+    Returns its logarithm, its variances, and the log-determinant of the (expected) second
+    derivative.
+    """
+    noisy, strengths, weights, kept, rest, slack = fit
     stiff, coupled = strengths[:, None], np.zeros_like(logs)  # all systems are solved as one
     coupled[:, :-1] = -stiff
     couplings = coupled.ravel()
-    now = _objective(noisy, strengths, weights, kept, rest, slack, logs)
+    now = fit.penalty(logs)
     for step in range(STEPS + 1):
         level = np.exp(logs)
         along = kept * level
@@ -168,7 +185,7 @@ def _climb(
         pending = np.full(length.size, True)
         for _ in range(20):
             moved = logs - length[:, None] * change
-            value = _objective(noisy, strengths, weights, kept, rest, slack, moved)
+            value = fit.penalty(moved)
             better = pending & (value <= now)
             logs, now = np.where(better[:, None], moved, logs), np.where(better, value, now)
             pending &= ~better
@@ -180,23 +197,6 @@ def _climb(
     ahead, behind = pivots.reshape(logs.shape), back.reshape(logs.shape)
     variances = 1 / (ahead + behind - diagonal) - np.square(lift) / rank_one[:, None]
     return logs, variances, np.log(ahead).sum(axis=1) + np.log(rank_one / slack)
-
-
-def _objective(
-    noisy: Array,
-    strengths: Array,
-    weights: Array,
-    kept: Array,
-    rest: Array,
-    slack: Array,
-    logs: Array,
-) -> Array:
-    """Return Σ w (noisy − λ)² + strength Σ (steps of log λ)² + (rest − Σ kept λ)² / slack."""
-    level = np.exp(logs)
-    sums = (weights * np.square(noisy - level)).sum(axis=1)
-    sums += strengths * np.square(np.diff(logs)).sum(axis=1)
-    rest = rest - (kept * level).sum(axis=1)
-    return sums + np.square(rest) / slack
 
 
 def _moments(

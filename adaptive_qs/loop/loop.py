@@ -73,7 +73,7 @@ class LoopResult:
     initial_rho: float
     strategies: Strategies
     halves: Sequence[float] = ()
-    """What was measured of the halves of pairs that a copula fills; see `generate/copula.py`."""
+    """What was measured of the halves of pairs that a copula fills; see `generate/shape.py`."""
 
 
 OnRound = Callable[[Round, float], None]
@@ -251,7 +251,7 @@ class _PrivateWorld:
         rho, cells = look_rho(len(pairs), self.total, budget.left), map(every.domain.size, pairs)
         if not rho or sum(cells) > budget.settings.measured_cells:
             return
-        from adaptive_qs.generate.copula import Halves  # few runs need it
+        from adaptive_qs.generate.shape import Halves  # few runs need it
 
         model, domain = self._estimates.model, every.domain
         halves = Halves(model, pairs)

@@ -287,7 +287,7 @@ class ProgressBar:
             sys.stderr.flush()
 
 
-# Templates: everything inline, every text escaped, an undefined name is an error.
+# Templates: everything inline, every text of HTML escaped, an undefined name is an error.
 
 _BLANK = re.compile(r"\n\s*")
 
@@ -298,7 +298,7 @@ def _environment(packages: tuple[str, ...]) -> Environment:
 
     environment = Environment(
         loader=ChoiceLoader([PackageLoader(p) for p in (*packages, "adaptive_qs.pages")]),
-        autoescape=True,
+        autoescape=lambda name: name is not None and not name.endswith(".md"),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -317,4 +317,4 @@ def render(template: str, packages: tuple[str, ...], **content: Any) -> str:
     The folders ``templates`` of the packages are searched first.
     """
     page = _environment(packages).get_template(template).render(**content)
-    return _BLANK.sub("\n", page).strip() + "\n"
+    return (page if template.endswith(".md") else _BLANK.sub("\n", page)).strip() + "\n"

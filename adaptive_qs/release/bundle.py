@@ -165,7 +165,7 @@ class Bundle:
         noise = noise_by_attribute(self.strategies)
         model = ReferenceModel(self.domain, self.reference, self.estimates, noise)
         if self.halves:
-            from adaptive_qs.generate.copula import Halves  # few releases need it
+            from adaptive_qs.generate.shape import Halves  # few releases need it
 
             pairs, precision = looked_at(self.domain, self.rounds)
             held = ResidualEstimate(np.array(self.halves), precision)

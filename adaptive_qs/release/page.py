@@ -17,13 +17,15 @@ from adaptive_qs.pages.words import (
     count,
     counted,
     grouped,
+    join_first,
     listed,
     render,
     short,
 )
+from adaptive_qs.privacy.budget import weaknesses
 from adaptive_qs.release.bundle import Bundle
-from adaptive_qs.release.facts import group_facts
-from adaptive_qs.release.statement import statement_page
+from adaptive_qs.release.facts import Fact, group_facts
+from adaptive_qs.release.statement import Manifest
 from adaptive_qs.residual import (
     ReferenceModel,
     expected_l1,
@@ -344,6 +346,43 @@ def release_page(bundle: Bundle) -> str:
         disclosed=group_facts(manifest.facts),
         sections=SECTIONS,
     )
+
+
+# The statement as Markdown.
+
+_COLUMNS_NAMED = 12
+
+
+def statement_page(manifest: Manifest) -> str:
+    """Return the statement as Markdown; equal statements give equal text."""
+    facts = [fact for fact in manifest.facts if fact.basis == "paid for"]
+    paid = [(_mark_fact(fact), fact.rho, fact.delta) for fact in facts]
+    return render(
+        "statement.md",
+        ("adaptive_qs.release",),
+        manifest=manifest,
+        weak=weaknesses(manifest.epsilon, manifest.delta, manifest.protects),
+        paid=[*paid, ("all", manifest.rho_spent, manifest.delta_spent)],
+        free=group_facts([fact for fact in manifest.facts if fact.basis != "paid for"]),
+        escape=_escape,
+        name_columns=_name_columns,
+        mark_fact=_mark_fact,
+    )
+
+
+def _mark_fact(fact: Fact) -> str:
+    return ": ".join(filter(None, (_name_columns(fact.columns), _escape(fact.fact))))
+
+
+def _name_columns(columns: Sequence[str]) -> str:
+    names = join_first([*map(_escape, columns)], _COLUMNS_NAMED)
+    return names + (" columns" if len(columns) > _COLUMNS_NAMED else "")
+
+
+def _escape(text: str) -> str:
+    """Return the text on one line, with the characters escaped that Markdown interprets."""
+    shown = text if text.isprintable() else text.encode("unicode_escape").decode()
+    return re.sub(r"([\\`*_|<>\[\]#])", r"\\\1", shown)
 
 
 # The members of a bundle for people; loading needs none of them.

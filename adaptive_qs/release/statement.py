@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import platform
-import re
 import zlib
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
@@ -15,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, FailFast, Field, model_validator
 
 from adaptive_qs.errors import BudgetExceeded, InputError, of_another_version
 from adaptive_qs.machine import find_version
-from adaptive_qs.pages.words import at_resolution, join_first
+from adaptive_qs.pages.words import at_resolution
 from adaptive_qs.privacy.accounting import (
     DISCRETE_SHARE,
     bound_advantage,
@@ -23,7 +22,7 @@ from adaptive_qs.privacy.accounting import (
     compute_gaussian_delta,
     left_after,
 )
-from adaptive_qs.privacy.budget import LedgerPosition, PrivacyLoss, float_above, weaknesses
+from adaptive_qs.privacy.budget import LedgerPosition, PrivacyLoss, float_above
 from adaptive_qs.privacy.events import Cost, Event, zcdp_name
 from adaptive_qs.privacy.unit import ROWS, Unit
 from adaptive_qs.release.facts import (
@@ -32,7 +31,6 @@ from adaptive_qs.release.facts import (
     NonNegative,
     ThreatModel,
     build_guarantee,
-    group_facts,
     list_facts,
     list_mechanisms,
     total_cost,
@@ -138,11 +136,6 @@ class Statement(BaseModel):
     def drafted(self) -> bool:
         """Whether the schema was taken from the data, so that the promise does not cover it."""
         return any(fact.basis == "NOT COVERED" for fact in self.facts)
-
-    @property
-    def charges_in(self) -> str:
-        """The file that lists the charges."""
-        raise NotImplementedError
 
     @property
     def explained_factor(self) -> float | None:
@@ -326,11 +319,6 @@ class Manifest(Statement):
     resolutions: Annotated[tuple[Resolution, ...], FailFast()] = ()
     """The combinations of columns that rounds measured, at every resolution."""
 
-    @property
-    def charges_in(self) -> str:
-        """A member of the release bundle."""
-        return "ledger.json of the release bundle"
-
     def spent_share(self, events: Sequence[Event]) -> float:
         """Return the share of the budget that the accountant counts for charges in this order.
 
@@ -343,99 +331,3 @@ class Manifest(Statement):
             return 1 - left_after(limit, events) / limit
         except BudgetExceeded:
             return math.inf
-
-
-# The statement as Markdown.
-
-_MODEL = (
-    "page.html of the release bundle lists which combinations of columns were measured, and how "
-    "finely. "
-    "Associations between columns that were not measured together come from the model, mostly "
-    "through columns that were measured with both. Such an association can be wrong in either "
-    "direction: lost, or present in the tables and not in the private table."
-)
-_CHECK = (
-    "Every charge is listed in {}, exactly. Discrete Gaussian noise costs rho = "
-    "squared_sensitivity / (2 noise_variance). A choice by the exponential mechanism costs "
-    "epsilon² / 8. Discovering values costs rows² / (2 noise_variance) and its delta. Each charge "
-    "is rounded up to units of 2^-60 rho and 2^-100 delta. The charges add up to the rho_units and "
-    "delta_units of the facts in the manifest, and these to no more than the budget."
-)
-_CHECK_MU = (
-    "For mu the charges are subtracted in their order from R = mu² / 2. Noise takes "
-    "squared_sensitivity / (2 (noise_variance - 9)); if values are discovered, squared_sensitivity "
-    "is rows². A choice of cost rho leaves (R + sqrt(R² - 4 R rho)) / 2 of R. R never falls below "
-    "0. Section 6 of docs/proofs.md of the program proves that this is sufficient."
-)
-_COLUMNS_NAMED = 12
-
-
-def statement_page(statement: Statement) -> str:
-    """Return the statement as Markdown; equal statements give equal text."""
-    blocks = ["# Privacy statement"]
-    if statement.insecure:
-        blocks.append(
-            f"**{statement.stamp}.** Nothing below holds against anyone who knows the seed."
-        )
-    if statement.drafted:
-        blocks.append(
-            "**The promise does not cover what the schema reveals: it was taken from the data.**"
-        )
-    weak = weaknesses(statement.epsilon, statement.delta, statement.protects)
-    lines = [_list(statement.promise), *(f"- **little is promised:** {text}" for text in weak)]
-    blocks += ["## What is promised", statement.conclusion, "\n".join(lines)]
-    if isinstance(statement, Manifest):
-        blocks += ["## What the tables show", _MODEL]
-        if statement.unconnected:
-            blocks.append(
-                "- independent of all other columns in the tables, since no combination with them "
-                f"was measured: {_name_columns(statement.unconnected)}"
-            )
-    blocks += ["## What was paid for", _paid_table(statement)]
-    blocks.append(f"The budget was rho = {statement.rho:.6g}; it was never exceeded.")
-    free = [fact for fact in statement.facts if fact.basis != "paid for"]
-    for heading, found in group_facts(free):
-        texts = (_about(fact.columns, fact.fact) for fact in found)
-        blocks += [f"## {heading}", "\n".join(f"- {text}" for text in texts)]
-    blocks += ["## What the promise rests on", _list(statement.assumptions)]
-    blocks += ["## How to check it", _CHECK.format(statement.charges_in)]
-    if isinstance(statement, Manifest) and statement.mu is not None:
-        blocks.append(_CHECK_MU)
-    blocks += ["## How it was made", _list(statement.provenance)]
-    return "\n\n".join(blocks) + "\n"
-
-
-def _paid_table(statement: Statement) -> str:
-    """Return a table of the facts that were paid for, with their costs and shares."""
-    rows = [
-        (_about(fact.columns, fact.fact), fact.rho, fact.delta)
-        for fact in statement.facts
-        if fact.basis == "paid for"
-    ]
-    rows.append(("all", statement.rho_spent, statement.delta_spent))
-    with_delta = bool(statement.delta_spent)
-    lines = ["| learnt from the rows, with noise | rho | share |" + " delta |" * with_delta]
-    lines += ["| --- | ---: | ---: |" + " ---: |" * with_delta]
-    for text, rho, delta in rows:
-        cells = f"| {text} | {rho:.6g} | {100 * (rho / statement.rho_spent):.2f}% |"
-        lines.append(cells + f" {delta:.3g} |" * with_delta)
-    return "\n".join(lines)
-
-
-def _list(lines: Iterable[tuple[str, str]]) -> str:
-    return "\n".join(f"- {label}: {_escape(text)}" for label, text in lines)
-
-
-def _about(columns: Sequence[str], text: str) -> str:
-    return ": ".join(filter(None, (_name_columns(columns), _escape(text))))
-
-
-def _name_columns(columns: Sequence[str]) -> str:
-    names = join_first([*map(_escape, columns)], _COLUMNS_NAMED)
-    return names + (" columns" if len(columns) > _COLUMNS_NAMED else "")
-
-
-def _escape(text: str) -> str:
-    """Return the text on one line, with the characters escaped that Markdown interprets."""
-    shown = text if text.isprintable() else text.encode("unicode_escape").decode()
-    return re.sub(r"([\\`*_|<>\[\]#])", r"\\\1", shown)

@@ -382,11 +382,6 @@ class SynthesizeOptions(SelectionOptions, RunOptions):
     levels: Annotated[str, Option(
         "Whether marginals may be measured with grouped codes: auto (if this may reduce the error) "
         "or off.", "KIND", check=_choice(LEVELS))] = LEVELS[0]  # fmt: skip
-    about: Annotated[Any, Option(
-        "JSON file with title, publisher, contact, date, licence and description of the data, "
-        "shown at the top of the release page. All of it is public.", "FILE", OUTPUT,
-        "what the schema says", read=Path, python="A mapping is accepted, too."
-    )] = None  # fmt: skip
 
 
 @dataclass(kw_only=True)

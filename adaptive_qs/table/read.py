@@ -154,7 +154,7 @@ def open_file(
     """
     path, name = inside(path)
     if os.path.exists(path) and not os.path.isfile(path):
-        raise DataError(f"{path} is not a regular file. Use a file, or - for standard input.")
+        raise DataError(f"{path} is not a regular file. Use a file.")
     first = redacted(partial(_read_start, path), partial(unreadable, path))
     _refuse_kind(path, first)
     kind = _find_kind(path, first)

@@ -8,17 +8,17 @@ import json
 import re
 import shlex
 import zipfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, Self, Union, cast, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, Self, Union, cast
 
 from pydantic import AfterValidator, ConfigDict, Field, ValidationError, model_validator
 
-from adaptive_qs.arguments import as_integer, plain_json, shown
+from adaptive_qs.arguments import as_integer, plain_json
 from adaptive_qs.domain import Attribute, Domain
 from adaptive_qs.errors import InputError, ResourceExceeded, SchemaError
-from adaptive_qs.jsonfile import Claim, as_object, first_complaint, read_json, render_schema
+from adaptive_qs.jsonfile import Claim, as_object, first_complaint, read_json
 from adaptive_qs.machine import memory_claims
 from adaptive_qs.pages.words import counted
 from adaptive_qs.table.columns import COLUMN_TYPES
@@ -34,22 +34,6 @@ RuleText = Annotated[str, Field(min_length=1, max_length=1_000)]
 Delimiter = Literal[",", ";", "\t", "|"]
 AboutKey = Literal["title", "publisher", "contact", "date", "licence", "description"]
 AboutText = Annotated[Text, Field(min_length=1, max_length=4_000)]
-
-
-def resolve_about(given: Any) -> tuple[Mapping[str, str], str]:
-    """Return a description of the data, a mapping or in a JSON file, and its name for messages.
-
-    Raise InputError if the file cannot be read, or is a table, whose rows would be published.
-    """
-    if isinstance(given, Mapping):
-        return given, "about"
-    if not isinstance(given, str | Path):
-        raise InputError(f"about is {shown(given)}. Use a mapping or the path of a file.")
-    if is_table_file(given):
-        raise InputError(f"{given} is a table. Use JSON that describes it.")
-    if not isinstance(content := read_json(given, InputError), dict):
-        raise InputError(f"{given} is no JSON object. Use {', '.join(get_args(AboutKey))}.")
-    return content, str(given)
 
 
 class DeclaredRule(Reviewed):
@@ -130,11 +114,6 @@ class Schema(Reviewed):
         return f"<Schema: {len(self.columns)} columns>"
 
     __str__ = __repr__
-
-    def with_about(self, about: Mapping[str, str], source: str = "about") -> Self:
-        """Return the same schema with these parts of ``about``; raise SchemaError if refused."""
-        content = json.loads(self.to_json())
-        return type(self).parse({**content, "about": {**self.about, **about}}, source)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -476,14 +455,3 @@ def describes_set(content: Any) -> bool:
     """Return whether parsed JSON describes a set of tables."""
     content = as_object(content)
     return "columns" not in content and "tables" in content and not is_domain_sizes(content)
-
-
-# The published JSON Schema of schema files, generated from the models.
-# A test keeps the copy next to this module current; `scripts/make_reference.py` writes it.
-
-PUBLISHED = Path(__file__).with_name("schema.schema.json")
-
-
-def render() -> str:
-    """Return the text of the published file."""
-    return render_schema("schema", Schema)

@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal, NamedTuple, NoReturn, Self, cast
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from adaptive_qs.errors import SchemaError
-from adaptive_qs.jsonfile import Claim, as_object, first_complaint, render_schema
+from adaptive_qs.jsonfile import Claim, as_object, first_complaint
 from adaptive_qs.machine import memory_claims
 from adaptive_qs.table.columns.base import ColumnBase, Text
 from adaptive_qs.table.encode import resolve_schema
@@ -335,10 +335,6 @@ class TableSet(BaseModel):
         keys = [_integers(c, rows[table]) for c, table in zip(self.key_columns(name), owners)]
         return own.changed(columns=(*keys, *own.columns))
 
-    def with_about(self, about: Mapping[str, str], source: str = "about") -> Self:
-        """Return the same set with these parts of ``about`` in place of the root's."""
-        return self.changed({self.root: self.tables[self.root].with_about(about, source)})
-
     def changed(self, tables: Mapping[str, Schema]) -> Self:
         """Return the same set with other schemas of some tables, checked anew."""
         return type(self)(version=1, tables={**self.tables, **tables}, keys=self.keys)
@@ -426,14 +422,3 @@ def _refuse(error: ValidationError, source: str) -> NoReturn:
     if len(where) > 1 and where[0] == "keys":
         place, where = f"{source}: key number {int(where[1]) + 1}", where[2:]
     raise SchemaError(complaint.line(place, where)) from None
-
-
-# The published JSON Schema of schema files of sets of tables, generated from the models.
-# A test keeps the copy next to this module current; `scripts/make_reference.py` writes it.
-
-PUBLISHED = Path(__file__).with_name("tables.schema.json")
-
-
-def render() -> str:
-    """Return the text of the published file."""
-    return render_schema("tables", TableSet)

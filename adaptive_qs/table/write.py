@@ -220,27 +220,15 @@ def write_table(
     """
     check_format(path, [*schema.written])
     kind = table_format(path)
-    pages = [table] if isinstance(table, pa.Table) else table
+    pages = iter([table] if isinstance(table, pa.Table) else table)
     with _sealing(path, sealed, replace_file) as file:
-        write_pages(pages, kind, file, schema, formulas)
-
-
-def write_pages(
-    tables: Iterable[pa.Table],
-    kind: OutputFormat,
-    file: BinaryIO,
-    schema: Schema,
-    formulas: Formulas = "escape-learnt",
-) -> None:
-    """Write the pages of a decoded table to an open file or stream, as :func:`write_table` does."""
-    pages = iter(tables)
-    first = next(pages)
-    texts = _columns_as_text(schema, first.column_names, formulas)
-    rest: Iterable[pa.Table] = chain([first], pages)
-    if kind.is_text:  # other formats keep the metadata of tables, which renaming would lose
-        names = escaped_names(first.column_names, formulas)
-        rest = (page.rename_columns(names) for page in rest)
-    kind.declared(schema).write(rest, texts, file)
+        first = next(pages)
+        texts = _columns_as_text(schema, first.column_names, formulas)
+        rest: Iterable[pa.Table] = chain([first], pages)
+        if kind.is_text:  # other formats keep the metadata of tables, which renaming would lose
+            names = escaped_names(first.column_names, formulas)
+            rest = (page.rename_columns(names) for page in rest)
+        kind.declared(schema).write(rest, texts, file)
 
 
 def write_set(

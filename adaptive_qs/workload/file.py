@@ -13,13 +13,11 @@ from typing import Annotated, Any, Literal, NoReturn, Self, TypeVar
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
-from pydantic.json_schema import GenerateJsonSchema
-from pydantic_core import core_schema
 
 from adaptive_qs.arguments import plain_json
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.errors import AdaptiveQsError, InputError, ResourceExceeded, WorkloadError
-from adaptive_qs.jsonfile import first_complaint, read_json, render_schema
+from adaptive_qs.jsonfile import first_complaint, read_json
 from adaptive_qs.workload.families import (
     AttributeSpec,
     QueryMaker,
@@ -443,24 +441,3 @@ def _identity(queries: Queries) -> str:
         content = hashlib.sha256(queries.coefficients.tobytes()).hexdigest()
         return f"{type(queries).__name__}{queries.shape}{content}"
     return repr(queries)
-
-
-# The published JSON Schema of workload files, generated from the models.
-# A test keeps the copy next to this module current; `scripts/make_reference.py` writes it.
-
-PUBLISHED = Path(__file__).with_name("workload.schema.json")
-"""The published file."""
-
-
-def render() -> str:
-    """Return the text of the published file."""
-    return render_schema("workload", WorkloadFile, schema_generator=_AnyOf)
-
-
-class _AnyOf(GenerateJsonSchema):
-    """{"family": "marginal"} names a family, or the queries on an attribute called "family"."""
-
-    def tagged_union_schema(self, schema: core_schema.TaggedUnionSchema) -> dict[str, Any]:
-        content = super().tagged_union_schema(schema)
-        content["anyOf"] = content.pop("oneOf")
-        return content

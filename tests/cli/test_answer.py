@@ -7,7 +7,6 @@ import re
 import zipfile
 from functools import partial
 from html import unescape
-from io import StringIO
 from pathlib import Path
 
 import numpy as np
@@ -179,15 +178,3 @@ def test_a_run_that_discovers_values_claims_no_plain_zcdp(run):
     for text in (*texts.values(), said.out, answers.out, show):
         assert "approximate" in text
         assert not PLAIN.search(text), PLAIN.search(text)
-
-
-def test_answers_go_to_standard_output(run):
-    """All of them as CSV and nothing else there; no file is left."""
-    before = {path.name for path in Path.cwd().iterdir()}
-    outcome = done(run(*ANSWER[:-1], "-", "--ways", "1,2"))
-    table = pd.read_csv(StringIO(outcome.out))
-    assert table.columns[:2].tolist() == ["attributes", "query"]
-    assert len(table) == 3 + 10 + 9 + PAIRS
-    assert "answers: standard output (169 rows, 95 % intervals)" in outcome.err
-    assert "privacy: " in outcome.err
-    assert {path.name for path in Path.cwd().iterdir()} == before

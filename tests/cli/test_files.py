@@ -8,13 +8,10 @@ whoever would have made it.
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import os
 import re
-import signal
 import socket
-import stat
 import subprocess
 import sys
 import tempfile
@@ -22,11 +19,9 @@ import zipfile
 from functools import partial
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
-from adaptive_qs.cli.io import readable
-from adaptive_qs.errors import DataError, InputError
+from adaptive_qs.errors import InputError
 from adaptive_qs.machine import Fault, on_reach
 from adaptive_qs.synthesizer import Synthesizer
 from adaptive_qs.table.files import claimed
@@ -272,185 +267,7 @@ def test_of_two_runs_at_the_same_time_one_writes_all_and_one_is_refused(folder):
     assert stated["sha256"] == hashlib.sha256(Path("o.csv").read_bytes()).hexdigest()
 
 
-# Tables from standard input, URLs in the place of tables, and shell completion.
-
-SEEDED = ["--schema", "s.json", "--epsilon", "1", "--insecure-seed", "3"]
-
-
-@pytest.fixture
-def spool(tmp_path, monkeypatch):
-    """The folder for temporary files."""
-    folder = tmp_path / "spool"
-    folder.mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(folder))
-    return folder
-
-
-@pytest.fixture
-def pipe(monkeypatch, spool):
-    """Put bytes into standard input; nothing of them is left at the end."""
-
-    def fill(content):
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
-
-    yield fill
-    assert list(spool.iterdir()) == []
-
-
-def contents(kind="csv"):
-    if kind == "csv":
-        return Path("t.csv").read_bytes()
-    buffer = io.BytesIO()
-    pd.read_csv("t.csv").to_parquet(buffer)
-    return buffer.getvalue()
-
-
-@pytest.mark.parametrize("kind", ["csv", "parquet"])
-@pytest.mark.parametrize("verb", ["synthesize", "answer"])
-def test_the_same_output_as_from_a_file(run, pipe, verb, kind):
-    seed = ["--seed", 1] if verb == "synthesize" else []
-    assert run(verb, "t.csv", *SEEDED, *seed, "--out", "f.csv").code == 0
-    pipe(contents(kind))
-    said = run(verb, "-", *SEEDED, *seed, "--out", "p.csv")
-    assert said.code == 0, said
-    assert Path("p.csv").read_bytes() == Path("f.csv").read_bytes()
-    if verb == "synthesize":
-        assert "evaluate - p.csv --schema s.json < DATA\n" in said.out
-    made = [path.read_text() for path in Path().glob("p.csv*")]
-    assert not [text for text in [*made, said.out, said.err] if "/proc/" in text or "spool" in text]
-
-
-def test_evaluate_takes_one_table_from_standard_input(run, pipe):
-    expected = json.loads(run("evaluate", "t.csv", "t.csv", "--schema", "s.json", "--json").out)
-    for tables in (["-", "t.csv"], ["t.csv", "-"]):
-        pipe(contents())
-        said = run("evaluate", *tables, "--schema", "s.json", "--json", "--report", "r.html")
-        assert said.code == 0, said
-        assert json.loads(said.out)["verdict"] == expected["verdict"]
-        page = Path("r.html").read_text()
-        assert "standard input" in page
-        assert "/proc/" not in page
-        Path("r.html").unlink()
-
-
-def test_schema_init_and_check_read_standard_input(run, pipe):
-    Path("a.csv").write_text("age,town\n" + "1,a\n2,b\n3,a\n" * 30)
-    expected = run("schema", "init", "a.csv")
-    pipe(Path("a.csv").read_bytes())
-    assert run("schema", "init", "-") == expected
-    pipe(contents())
-    assert run("schema", "check", "s.json", "-").out.endswith("standard input: fits the schema\n")
-
-
-@pytest.mark.parametrize(
-    ("content", "words"),
-    [
-        (b"", "standard input is empty"),
-        (b"job,age\na,1\n", "standard input: column 'day' of the schema is missing"),
-        (b"job,age,day\na,c4n4ry,2020-01-01\n", "standard input: column 'age' has a cell"),
-        (b"PAR1 and no more", "standard input: is not a readable Parquet file"),
-        (b"job,age,day\n\xff,1,2020-01-01\n", "standard input: is not UTF-8 text"),
-    ],
-)
-def test_mistakes_name_standard_input(run, pipe, content, words):
-    for arguments in (
-        ["synthesize", "-", *SEEDED[:4], "--out", "o.csv"],
-        ["answer", "-", *SEEDED[:4], "--out", "o.csv"],
-        ["evaluate", "-", "t.csv", "--schema", "s.json"],
-        ["schema", "check", "s.json", "-"],
-    ):
-        pipe(content)
-        said = run(*arguments)
-        assert (said.code, said.err.startswith("error: " + words)) == (2, True), said
-        assert "c4n4ry" not in said.err
-        assert "/proc/" not in said.err
-
-
-def test_a_release_on_standard_input_names_no_temporary_file(run, pipe):
-    done(run("synthesize", "t.csv", *SEEDED, "--release", "r.zip"))
-    pipe(Path("r.zip").read_bytes())
-    assert refused(run("schema", "init", "-")) == (
-        "error: standard input: is a release bundle, not a table: draw one from it by adaptive-qs "
-        "sample FILE --out table.csv\n"
-    )
-
-
-def test_a_run_is_resumed_with_the_same_table_only(run, pipe, monkeypatch):
-    """The ledger recognises what came through the pipe, not the file that kept it."""
-    run("ledger", "create", "--ledger", "l", "--epsilon", "2")
-    options = ["synthesize", "-", "--schema", "s.json", "--epsilon", "1", "--out", "o.csv"]
-    options += ["--ledger", "l"]
-
-    def stop(*_, **__):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as broken:
-        broken.setattr("adaptive_qs.release.release.Release.draw", stop)
-        pipe(contents())
-        assert run(*options).code == 130
-    pipe(contents() + b"a,1,2020-01-01\n")
-    assert run(*options, "--resume").code == 2
-    pipe(contents())
-    done(run(*options, "--resume"))
-    spent = json.loads(run("ledger", "show", "--ledger", "l", "--json").out)["runs"]
-    assert len(spent) == 1
-
-
-def test_the_copy_is_private_and_read_again(pipe):
-    pipe(b"a,b\n1,2\n")
-    with readable(Path("-")) as path:
-        assert stat.S_IMODE(path.stat().st_mode) == 0o600
-        assert path.read_bytes() == path.read_bytes() == b"a,b\n1,2\n"
-    with readable(Path("t.csv")) as path:
-        assert path == Path("t.csv")
-    pipe(b"a,b\n1,2\n")
-
-    def refuse():
-        with readable(Path("-")) as path:
-            raise DataError(f"{path}: is wrong")
-
-    with pytest.raises(DataError, match=r"^standard input: is wrong$"):
-        refuse()
-
-
-def test_a_terminal_and_a_full_disk_are_refused(run, pipe, monkeypatch):
-    class Terminal(io.StringIO):
-        def isatty(self):
-            return True
-
-    monkeypatch.setattr(sys, "stdin", Terminal())
-    assert "which is a terminal" in run("schema", "init", "-").err
-    pipe(b"a,b\n")
-
-    def full(*_):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("adaptive_qs.cli.io._blocks", full)
-    said = refused(run("schema", "init", "-"))
-    assert "no space left on device): free some space" in said
-
-
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
-def test_nothing_is_left_of_a_process_that_is_stopped(folder, how):
-    """It waits for more of the table meanwhile. Without /proc a kill cannot be cleaned up after."""
-    if how == signal.SIGKILL and not Path("/proc/self/fd").exists():
-        pytest.skip("no paths for open files")
-    spool = folder / "spool"
-    spool.mkdir()
-    process = subprocess.Popen(
-        [*COMMAND, "schema", "init", "-"],
-        env={**ENVIRONMENT, "TMPDIR": str(spool)},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-    )
-    process.stdin.write(b"a,b\n" + b"1,2\n" * 2**20)  # more than a pipe holds: it has begun to read
-    process.stdin.flush()
-    process.send_signal(how)
-    assert process.wait(60) == (128 + how if how == signal.SIGTERM else -how)
-    process.stdin.close()
-    process.stderr.close()
-    assert list(spool.iterdir()) == []
+# Shell completion.
 
 
 @pytest.mark.parametrize(

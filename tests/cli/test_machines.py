@@ -168,7 +168,6 @@ def test_names_that_no_file_can_have_are_refused_in_one_line(folder, monkeypatch
         lambda: fitted.save(name.replace("csv", "zip")),
         lambda: answers.write(name),
         lambda: adaptive_qs.Synthesizer(epsilon=1).fit(name, schema=schema),
-        lambda: adaptive_qs.Synthesizer(epsilon=1, about=name).fit("t.csv", schema=schema),
         lambda: adaptive_qs.answer(name, schema, epsilon=1),
         lambda: Schema.load(name),
         lambda: adaptive_qs.Release.load(name),

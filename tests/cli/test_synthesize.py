@@ -75,16 +75,7 @@ def test_nothing_written_or_printed_shows_an_undeclared_cell_or_the_input_path(r
         assert CANARY not in artefact
 
 
-def test_a_table_goes_to_standard_output(run):
-    """The same bytes as in a file, and nothing else there; it has no sidecar."""
-    sampling = ["--seed", "3", "--rows", "40"]
-    done(run(*BASE, *sampling, "--out", "o.csv", "--release", "r.zip"))
-    before = {path.name for path in Path.cwd().iterdir()}
-    sampled = done(run("sample", "r.zip", *sampling, "--out", "-"))
-    assert sampled.out == Path("o.csv").read_text()
-    assert "table: standard output (40 rows, 3 columns)" in sampled.err
-    assert {path.name for path in Path.cwd().iterdir()} == before
-
+def test_a_full_disk_under_stdout_is_one_line(run):
     def full(_):
         raise OSError(28, "No space left on device")
 
@@ -98,14 +89,9 @@ def test_a_table_goes_to_standard_output(run):
 ABOUT = {"title": "Jobs and ages", "licence": "CC0", "description": "One row each. Made up."}
 
 
-@pytest.mark.parametrize("form", ["json", "schema"])
-def test_the_page_opens_with_what_the_data_are(run, form):
-    Path(f"about.{form}").write_text(json.dumps(ABOUT))
-    given = ["--about", f"about.{form}"]
-    if form == "schema":
-        given = []
-        Path("s.json").write_text(json.dumps({**SCHEMA, "about": ABOUT}))
-    done(run(*BASE, *given, "--release", "r.zip"))
+def test_the_page_opens_with_what_the_data_are(run):
+    Path("s.json").write_text(json.dumps({**SCHEMA, "about": ABOUT}))
+    done(run(*BASE, "--release", "r.zip"))
     with zipfile.ZipFile("r.zip") as bundle:
         assert json.loads(bundle.read("schema.json"))["about"] == ABOUT
         page = bundle.read("page.html").decode()

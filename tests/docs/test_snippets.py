@@ -22,7 +22,7 @@ def follow(tmp_path, language, text):
         ("sh", "false && adaptive-qs --version\n"),
         ("sh", "false | adaptive-qs --version\n"),
         ("sh", "true && adaptive-qs sample no.zip --out t.csv\n"),
-        ("sh", "true | adaptive-qs schema init -\n"),
+        ("sh", "true | adaptive-qs schema init none.csv\n"),
         ("console", "$ adaptive-qs --version\nadaptive-qs version 0\n"),
         ("console", "$ adaptive-qs sample no.zip --out t.csv\n"),
         ("console", "$ adaptive-qs --version\nerror: none\n"),
@@ -44,7 +44,7 @@ def test_a_block_that_does_not_do_what_it_says_fails(tmp_path, language, text):
         ("console", "$ adaptive-qs --version\nadaptive-qs 7.8.9\n"),
         ("console", MISTAKE),
         ("console", "$ echo one && adaptive-qs --version\none\nadaptive-qs 7.8.9\n"),
-        ("console", "$ printf 'a\\n1\\n' | adaptive-qs schema check sizes.json -\n...\n"),
+        ("console", "$ printf '\\n' | adaptive-qs schema check sizes.json --ask\n...\n"),
         ("json", '{"age": 85}'),
     ],
 )

@@ -20,7 +20,8 @@ from adaptive_qs.errors import SchemaError
 from adaptive_qs.table import cells
 from adaptive_qs.table.columns import COLUMN_TYPES
 from adaptive_qs.table.columns.base import OUTSIDE, UNREADABLE, ColumnBase, Draft
-from adaptive_qs.table.schema import Schema, bind_column_types, render
+from adaptive_qs.table.schema import Schema, bind_column_types
+from scripts.make_reference import render
 
 _HEX = re.compile(r"#[0-9a-f]{6}")
 
@@ -113,7 +114,7 @@ def schema(tmp_path):
 
 def test_the_schema_is_read_written_published_and_checked(table, schema, capsys):
     assert Schema.load(schema) == Schema.parse(SCHEMA)
-    columns = json.loads(render())["properties"]["columns"]
+    columns = json.loads(render("schema"))["properties"]["columns"]
     assert columns["items"]["discriminator"]["mapping"]["grey"]
     assert main(["schema", "check", str(schema), str(table)]) == 0
     assert "15 codes in total" in capsys.readouterr().out

@@ -15,8 +15,9 @@ from adaptive_qs import answer
 from adaptive_qs.errors import WorkloadError
 from adaptive_qs.workload import FAMILIES
 from adaptive_qs.workload.families import QueryFamily
-from adaptive_qs.workload.file import WorkloadFile, render
+from adaptive_qs.workload.file import WorkloadFile
 from adaptive_qs.workload.matrices import CustomAxis
+from scripts.make_reference import render
 
 ROWS = pd.DataFrame({"age": [0, 1, 2, 3, 4, 5] * 100, "sex": [0, 1] * 300})
 SCHEMA = {"age": 6, "sex": 2}
@@ -81,7 +82,7 @@ def test_its_parameters_are_checked_as_those_of_others(queries, line):
 
 
 def test_the_json_schema_knows_it():
-    schema = json.loads(render())
+    schema = json.loads(render("workload"))
     content = {"version": 1, "parts": [{"ways": [1], "queries": {"family": "window", "width": 3}}]}
     jsonschema.validate(content, schema)
     content["parts"][0]["queries"]["width"] = 0

@@ -249,7 +249,7 @@ def test_pages_are_even_and_repeat_no_chain(num_rows, monkeypatch):
         assert len(set(rows[:, 0].tolist())) == len(rows)
 
 
-@pytest.mark.parametrize("num_rows", [30, 130, 330, 900, 3_000])
+@pytest.mark.parametrize("num_rows", [70, 130, 330, 900, 3_000])
 def test_tables_of_any_length_have_the_wanted_shares(num_rows, monkeypatch):
     """Chains draw evenly; what is wanted is not even, and every move towards it is proposed."""
     monkeypatch.setattr("adaptive_qs.generate.rows.PAGE_CODES", 200)

@@ -14,8 +14,8 @@ from scipy.stats import multivariate_normal
 from adaptive_qs import Synthesizer
 from adaptive_qs.domain import Attribute, Domain
 from adaptive_qs.errors import InputError
-from adaptive_qs.generate.copula import Halves
 from adaptive_qs.generate.rows import SynthesisSettings
+from adaptive_qs.generate.shape import Halves
 from adaptive_qs.loop.budget import LoopSettings
 from adaptive_qs.loop.candidates import LOOK_SHARE, LOOK_STD, look_rho, pairs_to_look_at
 from adaptive_qs.loop.estimates import halves_query

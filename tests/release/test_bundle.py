@@ -15,8 +15,8 @@ from adaptive_qs.machine import PhaseClock
 from adaptive_qs.privacy.budget import Budget
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.privacy.noise import InsecureSeed, SystemEntropy
+from adaptive_qs.release.page import statement_page
 from adaptive_qs.release.release import Release
-from adaptive_qs.release.statement import statement_page
 from adaptive_qs.run.budget import PrivacyTarget
 from adaptive_qs.run.tables import Tables, measure, tables_limits
 from adaptive_qs.table.coded import CodedTable, MarginalCounter

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.stats import chi2_contingency
+from scipy.stats import chi2_contingency, chisquare
 
 from adaptive_qs.cli.entry import main
 from adaptive_qs.errors import InputError
@@ -110,6 +110,21 @@ def test_a_conditional_sample_agrees_with_the_same_rows_of_a_large_table(model):
         assert chi2_contingency(frequent).pvalue > FALSE_ALARM
     share = model.release_.draw(10, 1, where=OLD).share
     assert len(rows) / len(large) == pytest.approx(share, abs=5 * (share / len(large)) ** 0.5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("num_rows", "samples"), [(1, 120), (5, 50)])
+def test_samples_of_few_rows_have_each_row_at_its_chance(model, num_rows, samples):
+    """The counts nearest to what is expected of one row would be a frequent cell."""
+    few = pd.concat([model.sample(num_rows, seed=seed) for seed in range(samples)])
+    tables = [
+        each.groupby(["sex", "town"], dropna=False).size()
+        for each in (few, model.sample(60_000, seed=2))
+    ]
+    counts, expected = pd.concat(tables, axis=1).fillna(0).to_numpy().T
+    assert (expected > 60_000 * 5 / len(few)).all()
+    assert chisquare(counts, expected * len(few) / 60_000).pvalue > FALSE_ALARM
+    assert set(few.well.unique()) == {True, False}
 
 
 @pytest.mark.slow

@@ -73,7 +73,7 @@ def opened(page):
 def test_it_opens_with_what_the_data_are_and_what_they_are_good_for(bundle, page):
     """From the schema in the bundle; markup in it stays text."""
     about = {"title": "Visits <b>", "licence": "CC0", "description": "One row for a visit."}
-    told = replace(bundle, schema=bundle.schema.with_about(about))
+    told = replace(bundle, schema=bundle.schema.changed(about=about))
     changed = release_page(told)
     assert "<title>Visits &lt;b&gt;</title>" in changed
     text = opened(changed)

@@ -21,7 +21,8 @@ from adaptive_qs.privacy.budget import LedgerPosition, float_above
 from adaptive_qs.privacy.events import Cost, GaussianEvent, PartitionEvent, Purpose
 from adaptive_qs.release.bundle import manifest_path, with_manifest, write_manifest
 from adaptive_qs.release.facts import TABLES, list_facts, list_mechanisms
-from adaptive_qs.release.statement import Manifest, package_version, statement_page
+from adaptive_qs.release.page import statement_page
+from adaptive_qs.release.statement import Manifest, package_version
 from adaptive_qs.run.budget import PrivacyTarget
 from adaptive_qs.table.files import NOT_PRIVATE, PRIVATE
 from adaptive_qs.table.schema import Schema
