@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -163,7 +161,6 @@ def njit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     def compiled(function: Callable[..., Any]) -> Any:
         import numba
 
-        config: Any = numba.config
         dispatcher = numba.njit(
             **{"no_cfunc_wrapper": True, "error_model": "numpy", **options, "cache": False}
         )(function)
@@ -171,9 +168,7 @@ def njit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
             try:
                 dispatcher._cache = _code_cache()(function)
             except RuntimeError:  # Numba finds no folder that it can write
-                if (folder := _code_folder()) is not None:
-                    config.CACHE_DIR = str(folder)
-                    dispatcher._cache = _code_cache()(function)
+                _note_uncached()
         return dispatcher
 
     return compiled
@@ -203,36 +198,13 @@ def _code_cache() -> Any:
 
 
 @cache
-def _code_folder() -> Path | None:
-    """Return a private temporary folder for compiled code, with a note on stderr; None without any.
-
-    The folder is private since compiled code is executed.
-    """
-    folder, known = None, False
-    with suppress(OSError):
-        place = Path(tempfile.gettempdir(), f"adaptive-qs-code-{os.getuid()}")
-        try:
-            place.mkdir(mode=0o700)
-        except FileExistsError:
-            known = True
-        if is_private(place):
-            with tempfile.TemporaryFile(dir=place):
-                folder = place
-    if (folder is None or not known) and sys.stderr is not None:
-        cost = "every run compiles for some seconds"
-        if folder is not None:
-            cost = f"it is kept in {folder}, and this run compiles for some seconds"
+def _note_uncached() -> None:
+    """Note on stderr, once, that code is not kept."""
+    if sys.stderr is not None:
         sys.stderr.write(
-            "compiled code cannot be kept in the package or the home folder: "
-            f"{cost}; NUMBA_CACHE_DIR names another private folder\n"
+            "compiled code cannot be kept in the package or the home folder: every run compiles "
+            "for some seconds; NUMBA_CACHE_DIR names another private folder\n"
         )
-    return folder
-
-
-def is_private(folder: Path) -> bool:
-    """Return whether it is a folder, not a link, that only this user owns and can read."""
-    found = os.lstat(folder)
-    return found.st_uid == os.getuid() and stat.S_ISDIR(found.st_mode) and not found.st_mode & 0o077
 
 
 # Named points at which a test can stop the program, as a power cut would.

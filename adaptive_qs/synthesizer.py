@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from adaptive_qs.release.statement import RoundRecord
     from adaptive_qs.release.tables import ReleaseSet
     from adaptive_qs.run.states import SpendingRun
-    from adaptive_qs.table.write import Kind
+    from adaptive_qs.table.write import Library
 else:  # annotations are evaluated where options are read
-    RoundRecord = ReleaseSet = SpendingRun = Kind = Any
+    RoundRecord = ReleaseSet = SpendingRun = Library = Any
 
 
 @documented
@@ -55,7 +55,7 @@ class Synthesizer(Estimator, SynthesizeOptions):
     rounds_: tuple[RoundRecord, ...] = field(init=False)
     seconds_: dict[str, float] = field(init=False)
     _released: ReleaseSet = field(init=False)
-    _kinds: dict[str, Kind] = field(init=False)
+    _libraries: dict[str, Library] = field(init=False)
     _run: SpendingRun | None = field(init=False, default=None)
 
     def fit(self, table: Any, y: None = None, *, schema: Any = None) -> Self:
@@ -85,7 +85,7 @@ class Synthesizer(Estimator, SynthesizeOptions):
         from adaptive_qs.privacy.budget import warn_all
         from adaptive_qs.run.tables import check_tables, synthesize
         from adaptive_qs.table.tables import TableSet
-        from adaptive_qs.table.write import find_kind
+        from adaptive_qs.table.write import find_library
 
         options = checked(self, SynthesizeOptions)
         described = TableSet.resolve(schema, table, options.max_memory)
@@ -99,7 +99,7 @@ class Synthesizer(Estimator, SynthesizeOptions):
         if self._run is not None:
             self._run.leave()
         run, release = synthesize(planned.read(tables, clock), clock)
-        self._kinds = {name: find_kind(each) for name, each in tables.items()}
+        self._libraries = {name: find_library(each) for name, each in tables.items()}
         self._run = run
         self.seconds_ = clock.stop()
         self._set_release(release)
@@ -109,14 +109,10 @@ class Synthesizer(Estimator, SynthesizeOptions):
     def sample(
         self, num_rows: int | None = None, seed: int | None = None, where: str | None = None
     ) -> Any:
-        """Return a synthetic table of the kind that was fitted; of a set, a dictionary of tables.
+        """Return a synthetic table; of a set of tables, a dictionary.
 
-        Tables come as pandas frames for files and after `load`. Columns that came as categories, or
-        in a nullable type of pandas or Arrow's, come back so, with the values, order and type that
-        the schema declares; see
-        :func:`~adaptive_qs.table.write.to_kind`. Nothing else is taken from the private table.
-        What pandas or the caller inferred before, such as the nullable types of ``convert_dtypes``,
-        is outside the promise. Tables of a set have new keys, from 1 on.
+        A table is of the library of the private one, of pandas for files and after `load`. All
+        types follow from the schema. Tables of a set have new keys, from 1 on.
 
         Args:
             num_rows: rows, of a set rows of the root; None takes their noisy number, or that of
@@ -138,7 +134,7 @@ class Synthesizer(Estimator, SynthesizeOptions):
         from adaptive_qs.release.drawing import warn_of_contradictions
         from adaptive_qs.release.release import check_rows
         from adaptive_qs.run.memory import check_sample_rows
-        from adaptive_qs.table.write import to_kind
+        from adaptive_qs.table.write import to_frame
 
         self.check_fitted()
         workers = plan_workers(self.workers)
@@ -149,12 +145,12 @@ class Synthesizer(Estimator, SynthesizeOptions):
         found = {}
         for drawn in released.draw(num_rows, seed, workers, self.progress, where):
             warn_all(drawn.warnings, stacklevel=2)
-            kind = self._kinds[drawn.name]
-            if kind.library == "codes" and drawn.drawing is not None:
+            library = self._libraries[drawn.name]
+            if library == "codes" and drawn.drawing is not None:
                 found[drawn.name] = drawn.drawing.coded()
             else:
                 made = pa.concat_tables(drawn.pages)
-                found[drawn.name] = to_kind(made, kind, drawn.schema)
+                found[drawn.name] = to_frame(made, library)
             what = f"table of {drawn.name}" if released.schema.is_set else "table"
             warn_all(warn_of_contradictions(drawn.contradictions, what), stacklevel=2)
         return found if released.schema.is_set else found[released.schema.root]
@@ -192,7 +188,6 @@ class Synthesizer(Estimator, SynthesizeOptions):
             ResourceExceeded: reading it would take more memory.
         """
         from adaptive_qs.release.tables import ReleaseSet
-        from adaptive_qs.table.write import Kind
 
         released = ReleaseSet.load(path, max_memory)
         manifest, root = released.manifest, released.root
@@ -206,7 +201,7 @@ class Synthesizer(Estimator, SynthesizeOptions):
             levels=str(manifest.settings.get("levels", LEVELS[0])),
             max_memory=max_memory,
         )
-        loaded._kinds = dict.fromkeys(released.tables, Kind("pandas"))
+        loaded._libraries = dict.fromkeys(released.tables, "pandas")
         loaded.seconds_ = {}
         loaded._set_release(released)
         return loaded

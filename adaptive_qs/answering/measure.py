@@ -40,13 +40,8 @@ from adaptive_qs.workload.matrices import Queries
 
 # Measurements with exact integer noise: the part of `answer` that touches private counts.
 #
-# A strategy on the grid has integer coefficients M, so Mv is exact for counts v, and one row
-# changes it by at most Δ² = ‖M‖² (the largest squared column norm). Mv is released with discrete
-# Gaussian noise of variance σ², at ρ = Δ²/(2σ²); σ² is the rational number that makes the cost
-# exactly the units given. Answers are multiplied by a power of two first where σ would be small, so
-# that the noise is fine compared with the grid (see :mod:`adaptive_qs.run.budget`).
-#
-# Proof: docs/proofs.md, section 4.
+# A strategy on the grid has integer coefficients M, and Mv is released with discrete Gaussian noise
+# of the rational variance that costs exactly the units given. Proof: docs/proofs.md, section 4.
 
 
 MAX_ROWS = 2**31
@@ -214,7 +209,7 @@ def divide_units(mechanism: Mechanism, units: int) -> list[int]:
     return costs
 
 
-# Queries as text, in Arrow arrays: no Python text is built for an answer to a product.
+# Queries as text, in Arrow arrays: products of kept texts are built without Python.
 
 Texts = Callable[[int, int], pa.Array]
 """A function that returns the texts of queries from one position to another, in order."""
@@ -231,7 +226,7 @@ class QueryTexts:
         self._formulas = formulas
         self._names = escaped_names(schema.names, formulas)
         self._codes: dict[int, tuple[str, ...]] = {}
-        self._kept: dict[tuple[int, Queries], pa.Array] = {}
+        self._kept: dict[tuple[Clique, Queries], pa.Array] = {}
 
     def attributes(self, clique: Clique) -> str:
         """Return the set of attributes as text, such as "age x sex"."""
@@ -240,24 +235,21 @@ class QueryTexts:
     def queries(self, clique: Clique, queries: tuple[Queries, ...]) -> Texts:
         """Return the texts of queries, such as "age <= 39 and sex = Female"."""
         joint = len(queries) != len(clique)
-        if joint or (len(queries) == 1 and queries[0].num_queries > KEPT_TEXTS):
-            texts = self._labels(clique, queries[0])
-            return lambda start, stop: pa.array(
-                islice(texts, stop - start), pa.string(), size=stop - start
-            )
-        return _joined([self._of_axis(attribute, one) for attribute, one in zip(clique, queries)])
+        axes = [clique] if joint else [(attribute,) for attribute in clique]
+        if not joint and all(one.num_queries <= KEPT_TEXTS for one in queries):
+            return _joined([self._of_axis(axis, one) for axis, one in zip(axes, queries)])
+        texts = _made_anew([partial(self._labels, axis, one) for axis, one in zip(axes, queries)])
+        return lambda start, stop: pa.array(
+            islice(texts, stop - start), pa.string(), size=stop - start
+        )
 
-    def _of_axis(self, attribute: int, queries: Queries) -> pa.Array | _Passing:
-        if queries.num_queries > KEPT_TEXTS:
-            make = partial(self._labels, (attribute,), queries)
-            return _Passing(make, queries.num_queries)
-        key = (attribute, queries)
-        if key not in self._kept:
+    def _of_axis(self, axis: Clique, queries: Queries) -> pa.Array:
+        if (axis, queries) not in self._kept:
             if sum(map(len, self._kept.values())) + queries.num_queries > KEPT_TEXTS:
                 self._kept.clear()
-            labels = self._labels((attribute,), queries)
-            self._kept[key] = pa.array(labels, pa.string(), size=queries.num_queries)
-        return self._kept[key]
+            labels = self._labels(axis, queries)
+            self._kept[axis, queries] = pa.array(labels, pa.string(), size=queries.num_queries)
+        return self._kept[axis, queries]
 
     def _labels(self, clique: Clique, queries: Queries) -> Iterator[str]:
         names = tuple(self._names[attribute] for attribute in clique)
@@ -271,39 +263,19 @@ class QueryTexts:
         return self._codes[attribute]
 
 
-class _Passing:
-    """The texts of a family with too many queries to be kept."""
-
-    def __init__(self, make: Callable[[], Iterator[str]], count: int) -> None:
-        self._make, self._count = make, count
-        self._texts, self._made, self._last = make(), 0, ""
-
-    def __len__(self) -> int:
-        return self._count
-
-    def take(self, positions: pa.Array) -> pa.Array:
-        """Return the texts at ascending positions, which can begin anew."""
-        indices = positions.to_numpy()
-        changes = np.flatnonzero(np.diff(indices, prepend=-1))
-        found = pa.array(map(self._at, indices[changes].tolist()), pa.string(), size=len(changes))
-        times = np.diff(changes, append=len(indices))
-        return found.take(pa.array(np.repeat(np.arange(len(changes)), times)))
-
-    def _at(self, position: int) -> str:
-        if position < self._made - 1:
-            self._texts, self._made = self._make(), 0
-        if position >= self._made:
-            self._last = next(islice(self._texts, position - self._made, None))
-            self._made = position + 1
-        return self._last
+def _made_anew(axes: Sequence[Callable[[], Iterator[str]]]) -> Iterator[str]:
+    """Yield the products of texts that are too many to be kept."""
+    for text in axes[0]():
+        if len(axes) == 1:
+            yield text
+        else:
+            yield from (f"{text} and {others}" for others in _made_anew(axes[1:]))
 
 
-def _joined(factors: list[pa.Array | _Passing]) -> Texts:
+def _joined(factors: list[pa.Array]) -> Texts:
     shape = tuple(map(len, factors))
 
     def text(start: int, stop: int) -> pa.Array:
-        if len(factors) == 1 and isinstance(factors[0], pa.Array):
-            return factors[0].slice(start, stop - start)
         positions = np.unravel_index(np.arange(start, stop), shape)
         parts = [factor.take(pa.array(of)) for factor, of in zip(factors, positions)]
         return pc.binary_join_element_wise(*parts, " and ")
@@ -400,5 +372,5 @@ def _check_finite(name: str, answers: SetAnswers) -> None:
         raise InputError(
             f"the answers on {name} have no finite variance: its queries are too nearly dependent "
             "for this mechanism, or too different in size: scale them alike or use mechanism "
-            "gaussian"
+            "identity"
         )

@@ -40,7 +40,7 @@ def _html_path(name: str, path: Path) -> Path:
 
 MODELS, NOT_ACCEPTED = "Models", 5
 """Panel of options, and the exit code if a criterion is not met."""
-SAME_NAMES = "compare", "accept", "target", "repeats", "seed", "max_memory"
+SAME_NAMES = "compare", "accept", "disclose", "target", "repeats", "seed", "max_memory"
 """Options that `adaptive_qs.evaluate` takes as they are."""
 
 
@@ -57,6 +57,9 @@ class Options(JsonOptions, ForceOptions, WorkloadOptions, MachineOptions, Schema
     accept: Annotated[Path | None, Option(
         "Criteria with limits that were fixed beforehand. If one is not met, the exit code is 5.",
         "FILE")] = None  # fmt: skip
+    disclose: Annotated[str, Option(
+        "Columns that somebody may know, such as 'age, sex, district': what they disclose.",
+        "COLUMNS")] = ""  # fmt: skip
     target: Annotated[str | None, Option(
         "Train models that predict this column on either table, and test them on true rows.",
         "COLUMN", MODELS)] = None  # fmt: skip
@@ -216,7 +219,7 @@ def _describe_released(true: Path, synthetic: Path, release: Path | None) -> str
 # Sets of tables.
 
 ONE_TABLE = (
-    "workload", "ways", "rule", "compare", "accept", "target", "release",
+    "workload", "ways", "rule", "compare", "accept", "disclose", "target", "release",
 )  # fmt: skip
 """Options that sets of tables have no use for."""
 

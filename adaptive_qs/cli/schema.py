@@ -109,9 +109,10 @@ def ask(schema: Schema) -> Schema:
     """Ask every open question in the terminal, and return the schema with the answers."""
     from adaptive_qs.table.review import QUESTIONS, answer, list_questions
 
-    questions = list_questions(schema)
-    for number, (topic, lines, proposed) in enumerate(questions, start=1):
-        io.emit(f"\n{number}/{len(questions)} {QUESTIONS[topic]}")
+    number = 0
+    while questions := list_questions(schema):  # an answer can remove what others are about
+        number, (topic, lines, proposed) = number + 1, questions[0]
+        io.emit(f"\n{number}/{number + len(questions) - 1} {QUESTIONS[topic]}")
         for line in lines:
             io.emit(f"  {line}")
         while True:
@@ -205,7 +206,7 @@ def json_schema(
     """
     if kind not in KINDS:
         raise InputError(f"{kind!r} is not a kind of file. Use {', '.join(KINDS)}.")
-    io.emit(Path(adaptive_qs.__file__).with_name(KINDS[kind]).read_text(encoding="utf-8"))
+    io.emit((Path(adaptive_qs.__file__).parent / KINDS[kind]).read_text(encoding="utf-8"))
 
 
 NOT_PRIVATE = "Taken from the data, not private. For the owner only."

@@ -135,7 +135,8 @@ class Outcome:
         columns = self.release.root.schema.columns
         learnt = any(getattr(c, key, None) for c in columns for key in ("learnt", "counted"))
         schema = bundle if learnt and bundle is not None else self.schema
-        return ["evaluate", str(self.data), str(out), "--schema", str(schema)]
+        tables = [str(self.data), str(out)]
+        return ["evaluate", *tables, "--schema", str(schema), "--report", "report.html"]
 
 
 def table_rows(written: Mapping[str, Written]) -> list[io.Row]:

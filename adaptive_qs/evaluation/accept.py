@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,9 +18,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from adaptive_qs.errors import InputError
 from adaptive_qs.evaluation import checks
 from adaptive_qs.evaluation.checks import Check, Comparison, Finding, Word
+from adaptive_qs.evaluation.disclosure import refuse_distance
 from adaptive_qs.evaluation.groups import LEAST_ROWS, compare_means, group_by_codes, read_values
-from adaptive_qs.evaluation.models import auroc, gradient_boosting
-from adaptive_qs.evaluation.rows import row_checks
+from adaptive_qs.evaluation.models import train_all
+from adaptive_qs.evaluation.rows import count_combinations
 from adaptive_qs.evaluation.rules import check_rules
 from adaptive_qs.evaluation.tables import DAY
 from adaptive_qs.jsonfile import first_complaint, read_json
@@ -30,7 +31,6 @@ from adaptive_qs.table.schema import Schema
 from adaptive_qs.workload.workload import all_sets
 
 Numbers = NDArray[np.float64]
-T = TypeVar("T")
 Found = tuple[float, str]
 """A value, and where in the tables it was found."""
 
@@ -72,9 +72,7 @@ class Counts(Criterion):
         """Return the largest ratio or difference."""
         joint, best, where = comparison.joint, 0.0, ""
         for clique in map(tuple, all_sets(joint.pair.domain, [self.ways])[0].tolist()):
-            cells, bound = joint.cells(clique)
-            true, made = (np.bincount(part, minlength=bound) for part in
-                          np.split(cells, [joint.true_rows]))  # fmt: skip
+            cells, true, made = count_combinations(joint, clique)
             p, q = true / true.sum(), made / made.sum()
             if self.measure == "count_difference":
                 apart = np.abs(p - q)
@@ -83,17 +81,9 @@ class Counts(Criterion):
                     apart = np.where(true >= self.least_rows, np.maximum(p / q, q / p), 1.0)
             if (largest := float(apart.max())) > best:
                 row = int(np.argmax(cells == np.argmax(apart)))
-                best, where = largest, _describe_row(comparison, clique, row)
+                place = (0, row) if row < joint.true_rows else (1, row - joint.true_rows)
+                best, where = largest, comparison.describe_row(*place, clique)
         return best, where
-
-
-def _describe_row(comparison: Comparison, clique: Sequence[int], row: int) -> str:
-    """Return the values of some columns in a row of both tables, the true ones first."""
-    pair, columns = comparison.pair, comparison.schema.columns
-    table, at = (pair.true, row) if row < pair.true.num_rows else (
-        pair.synthetic, row - pair.true.num_rows)  # fmt: skip
-    labels = ((columns[i], columns[i].labels_of_codes()[table.columns[i][at]]) for i in clique)
-    return ", ".join(f"{short(column.name)} = {short(str(label))}" for column, label in labels)
 
 
 class Means(Criterion):
@@ -190,8 +180,6 @@ class Propensity(Criterion):
 
     def find(self, comparison: Comparison) -> Found:
         """Return the area."""
-        from threadpoolctl import threadpool_limits
-
         pair, rng = comparison.pair, np.random.default_rng(comparison.settings.seed)
         rows = min(*comparison.rows, 2 * comparison.settings.max_rows)
         kinds, parts = [], [list[Numbers](), list[Numbers]()]
@@ -207,23 +195,30 @@ class Propensity(Criterion):
         train, test = order[:rows], order[rows:]
         if len(np.unique(labels[train])) < 2 or len(np.unique(labels[test])) < 2:
             raise InputError("propensity: the tables have too few rows. Use larger tables.")
-        with threadpool_limits(1):
-            model = gradient_boosting(kinds, 0).fit(table[train], labels[train])
-            return auroc(model.predict_proba(table[test]), labels[test]), ""
+        samples = [(table, labels)] * 2
+        return train_all([(kinds, samples, (train, test), 0)], 1, None)[0][0], ""
 
 
-class Rows(Criterion):
-    """The largest share of rows that break a declared rule, or the share that are unique true rows.
+class Unique(Criterion):
+    """The rows that equal, in some or all columns, a true row that is unique there."""
 
-    The latter equal a true row that occurs once.
-    """
-
-    measure: Literal["rules", "unique_matches"]
+    measure: Literal["unique_matches"]
+    columns: Annotated[tuple[str, ...], Field(strict=False)] = ()
 
     def find(self, comparison: Comparison) -> Found:
         """Return the share of the synthetic rows."""
-        if self.measure == "unique_matches":
-            return row_checks(comparison.joint).unique_matches, ""
+        clique = tuple(map(comparison.schema.names.index, self.columns))
+        _, true, made = count_combinations(comparison.joint, clique)
+        return float(made[true == 1].sum() / made.sum()), ""
+
+
+class Broken(Criterion):
+    """The largest share of rows that break a declared rule."""
+
+    measure: Literal["rules"]
+
+    def find(self, comparison: Comparison) -> Found:
+        """Return the share of the synthetic rows."""
         found = check_rules(comparison.joint, comparison.rules, "declared")
         if not found:
             raise InputError("rules: none is declared. Declare one, or remove the criterion.")
@@ -232,7 +227,7 @@ class Rows(Criterion):
 
 
 AnyCriterion = Annotated[
-    Counts | Means | Regression | Propensity | Rows, Field(discriminator="measure")
+    Counts | Means | Regression | Propensity | Unique | Broken, Field(discriminator="measure")
 ]
 
 
@@ -258,6 +253,7 @@ def load_criteria(source: str | Path | Mapping[str, Any], schema: Schema) -> Seq
         complaint = first_complaint(error)
         place = ": criterion ".join([named, *(str(int(k) + 1) for k in complaint.where[1:2])])
         line = complaint.line(place, list(map(str, complaint.where[3:])))
+        refuse_distance(line.removeprefix(place))
         raise InputError(line.replace(": type ", ": measure ")) from None
     for number, criterion in enumerate(found, 1):
         for name in criterion.named():

@@ -186,6 +186,7 @@ class Comparison:
         rules: between columns, declared by the schema or the caller.
         compare: requested pairs of a column of numbers and one of groups.
         accept: criteria of the owner (``Criterion``).
+        disclose: positions of columns that somebody may know.
         workers: threads.
         progress: called with a phase and its steps.
         key: facts about the key of a table of a set (``KeyFacts``); None for other tables.
@@ -200,6 +201,7 @@ class Comparison:
     rules: Sequence[Rule] = ()
     compare: Sequence[tuple[str, str]] = ()
     accept: Sequence[Any] = ()
+    disclose: Sequence[int] = ()
     workers: int = 1
     progress: PhaseProgress | None = None
     key: Any = None
@@ -212,6 +214,12 @@ class Comparison:
     def rows(self) -> tuple[int, int]:
         """Rows of the true and of the synthetic table."""
         return self.pair.true.num_rows, self.pair.synthetic.num_rows
+
+    def describe_row(self, table: int, row: int, columns: Iterable[int]) -> str:
+        """Return the values of some columns in a row of the true (0) or synthetic table (1)."""
+        coded, known = (self.pair.true, self.pair.synthetic)[table], self.schema.columns
+        labels = ((known[i], known[i].labels_of_codes()[coded.columns[i][row]]) for i in columns)
+        return ", ".join(f"{short(column.name)} = {short(str(label))}" for column, label in labels)
 
     @cached_property
     def joint(self) -> JointCodes:
@@ -274,6 +282,7 @@ CHECKS: Registry[type[Check]] = Registry(
         "release": f"{_HERE}.evaluation:ReleaseCheck",
         "criteria": f"{_HERE}.accept:AcceptCheck",
         "key": f"{_HERE}.keys:KeysCheck",
+        "disclosure": f"{_HERE}.disclosure:DisclosureCheck",
         "rows": f"{_HERE}.rows:RowsCheck",
         "rules": f"{_HERE}.rows:RulesCheck",
         "values": f"{_HERE}.columns:ValuesCheck",

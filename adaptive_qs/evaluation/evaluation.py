@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
-from adaptive_qs.arguments import shown
 from adaptive_qs.errors import InputError
 from adaptive_qs.evaluation import checks
 from adaptive_qs.evaluation.accept import load_criteria
 from adaptive_qs.evaluation.checks import Check, Comparison, Facts, Finding, Table, Verdict, plain
+from adaptive_qs.evaluation.disclosure import parse_disclosed
 from adaptive_qs.evaluation.groups import parse_compared
 from adaptive_qs.evaluation.marginals import workload_scale
 from adaptive_qs.evaluation.models import ModelSettings
@@ -315,6 +315,7 @@ def evaluate(
     rules: str | Rule | Iterable[str | Rule] = (),
     compare: str = "",
     accept: str | Path | Mapping[str, Any] | None = None,
+    disclose: str = "",
     target: str | None = None,
     repeats: int = 5,
     release: str | Path | Bundle | None = None,
@@ -333,6 +334,7 @@ def evaluate(
         rules: that the owner knows to hold, such as "start <= end".
         compare: what is shown first, such as "price by district, tips by vendor".
         accept: limits that were fixed beforehand: a file of criteria, or its content.
+        disclose: columns that somebody may know, such as "age, sex, district".
         target: the column that models learn to predict; no models are trained without one.
         repeats: splits that models are trained and tested on.
         release: the release of the synthetic table; by default the statement next to its file.
@@ -350,18 +352,17 @@ def evaluate(
     described = _resolve_schema(schema, release, true, max_memory)
     marginals, queries = resolve_compared(workload, described.domain())
     declared = _resolve_rules(rules, described)
-    if not isinstance(compare, str):
-        raise InputError(f'compare is {shown(compare)}. Use text such as "price by district".')
     compared = [pair for each in (*described.compare, compare) for pair in parse_compared(each)]
     limits = () if accept is None else load_criteria(accept, described)
+    known = parse_disclosed(disclose, described.names)
     promised = find_promise(release, synthetic, described, max_memory)
     unit = ROWS if promised.statement is None else promised.statement.protects
     one_each = unit.person is not None and unit.rows == 1
     if one_each:
         true = _one_row_each(true, described, max_memory)
     pair = TablePair.of(true, synthetic, described, progress)
-    options = marginals, promised, settings, queries, declared, compared, limits, threads, progress
-    found = run_checks(Comparison(pair, described, *options), one_each)
+    options = marginals, promised, settings, queries, declared, compared, limits, known, threads
+    found = run_checks(Comparison(pair, described, *options, progress), one_each)
     return replace(found, notes=(*found.notes, *filter(None, [promised.limitation])))
 
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_qs.arguments import shown
+from adaptive_qs.arguments import shown, split_names
 from adaptive_qs.errors import InputError
 from adaptive_qs.evaluation import checks
 from adaptive_qs.evaluation.associations import associate
@@ -46,9 +46,9 @@ from adaptive_qs.table.schema import Schema
 Numbers = NDArray[np.float64]
 Codes = NDArray[np.integer]
 
-MOST_CELLS, LEAST_PAIRS, MOST_LISTED, MOST_GROUPS = 4e7, 60, 200, 250
+MOST_CELLS, LEAST_PAIRS, MOST_LISTED, MOST_GROUPS, FEW_NUMBERS = 4e7, 60, 200, 250, 12
 """Number of rows times pairs of columns that are compared, and least number of pairs; maximum
-number of groups in a list, and of values of a column that makes groups."""
+number of groups in a list, of values of a column that makes groups, and of numbers that do."""
 LEAST_ROWS = 10
 """Number of true rows from which a group is judged."""
 
@@ -78,7 +78,8 @@ class Grouping(NamedTuple):
 def list_parts(pair: TablePair, schema: Schema) -> Iterator[Grouping]:
     """Yield the groups by hour, weekday and month of all columns of dates or times.
 
-    The last group has the missing values. A part that is the same in all true rows is left out.
+    The last group has the missing values, with a label in one part only. A part that is the same
+    in all true rows is left out.
     """
     for (position, column), part in product(enumerate(schema.columns), PARTS):
         tables = [pair.find_amounts(column, table) for table in (0, 1)]
@@ -87,7 +88,7 @@ def list_parts(pair: TablePair, schema: Schema) -> Iterator[Grouping]:
         first, second = (_number_parts(table, part) for table in tables if table is not None)
         known = first[first < len(PARTS[part])]
         if known.size and (known != known[0]).any():
-            labels = [*PARTS[part], MISSING]
+            labels = [*PARTS[part], MISSING if part == "month" else ""]
             yield Grouping(f"{part} of {column.name}", (first, second), labels, position)
 
 
@@ -117,7 +118,7 @@ class GroupMeans:
 
     Attributes:
         column: whose means they are.
-        by: name of the groups.
+        by, labels: name of the groups, and of each group.
         explained: part of the variance of the true column that the groups explain (ω²); 0 if it is
             small, or chance may be the reason.
         error: root mean squared error of the means, groups weighted by their true rows, in the
@@ -125,7 +126,6 @@ class GroupMeans:
         fresh: the same expected of a fresh sample.
         tolerance: how much larger than expected chance may make the squared error.
         spread: the error if all groups had the mean of all true rows.
-        labels: of the groups.
         rows, means, medians: of the true and of the synthetic table.
         off: how far the mean or the median is off, in units of the distance from which on it is
             far off; 0 if chance may be the reason.
@@ -182,10 +182,10 @@ class GroupFacts:
     def ranked(self) -> list[tuple[GroupMeans, int]]:
         """Groups that are off beyond chance, by their distance times their true rows.
 
-        A distance counts at most as much as that of a mean of twice the true one.
+        A distance counts from a fifth of far off up to that of a mean of twice the true one.
         """
         found = [(-min(m.off[k], 1 / FAR_MEAN) * m.rows[0, k], m.title, int(k), m)
-                 for m in self.pairs for k in np.flatnonzero(m.off)]  # fmt: skip
+                 for m in self.pairs for k in np.flatnonzero(m.off >= 0.2)]  # fmt: skip
         return [(m, k) for *_, k, m in sorted(found, key=lambda group: group[:3])]
 
     def as_json(self) -> dict[str, Any]:
@@ -241,7 +241,7 @@ def compare_means(values: _Values, by: Grouping) -> GroupMeans | None:
     variance twice the square of that. Explained is ω² (Hays 1963), the part η² less its bias.
     """
     true, made = (values.by_group(t, codes, len(by.labels)) for t, codes in enumerate(by.codes))
-    chosen = np.flatnonzero(true.rows >= LEAST_ROWS)
+    chosen = np.flatnonzero((true.rows >= LEAST_ROWS) & (np.array(by.labels) != ""))
     if len(chosen) < 2 or not made.rows.any():
         return None
     n, m = true.rows[chosen], made.rows[chosen]
@@ -265,12 +265,13 @@ def compare_means(values: _Values, by: Grouping) -> GroupMeans | None:
     other = (made.squares[chosen] - m * means[1] ** 2) / np.maximum(m - 1, 1)
     medians = np.stack([each.quantiles(0.5, chosen) for each in (true, made)])
     shift = math.sqrt(total / n.sum())
+    tiny = 1e-9 * shift  # as rounding errors are
     other, some = np.maximum(np.nan_to_num(other), variance), np.maximum(m, 1)
     deviation = np.sqrt(variance / n + other / some)
     reach = DEVIATIONS / 2 * np.sqrt(1 / n + 1 / some)
     around = [true.quantiles(0.5 + side * reach, chosen) for side in (-1, 1)]
     unexplained = (
-        np.abs(means[1] - means[0]) > DEVIATIONS * deviation,
+        np.abs(means[1] - means[0]) > DEVIATIONS * deviation + tiny,
         (medians[1] < around[0]) | (medians[1] > around[1]),
     )
     middle, names = values.middle, by.labels
@@ -279,10 +280,11 @@ def compare_means(values: _Values, by: Grouping) -> GroupMeans | None:
         limit = _far_limit(values.column, before + middle, shift)
         with np.errstate(divide="ignore", invalid="ignore"):
             off = np.fmax(off, np.where(beyond, np.abs(now - before) / limit, 0.0))
+    means, medians = (np.where(np.abs(each + middle) < tiny, 0.0, each + middle)
+                      for each in (means, medians))  # fmt: skip
     return GroupMeans(
         values.column, by.name, explained, error, math.sqrt(fresh), tolerance, spread,
-        tuple(names[k] for k in chosen.tolist()), np.stack([n, m]), means + middle,
-        medians + middle, off,
+        tuple(names[k] for k in chosen.tolist()), np.stack([n, m]), means, medians, off,
     )  # fmt: skip
 
 
@@ -307,8 +309,8 @@ def compare_groups(comparison: Comparison) -> GroupFacts:
     parts = list(list_parts(pair, schema))
     few = [group_by_codes(pair, schema, k) for k in range(len(schema.columns))]
     groups = parts + [few[k] for k, margin in enumerate(pair.margins[0])
-                      if not schema.columns[k].measured
-                      and 1 < np.count_nonzero(margin) <= MOST_GROUPS]  # fmt: skip
+                      if 1 < np.count_nonzero(margin)
+                      <= (FEW_NUMBERS if schema.columns[k].measured else MOST_GROUPS)]  # fmt: skip
     v, names = associate(comparison.pairs).cramers_v[0], schema.names
     pairs = [(i, by) for i, by in product(values, groups)
              if i != by.position and not {names[i], names[by.position]} <= given]  # fmt: skip
@@ -331,7 +333,7 @@ def compare_groups(comparison: Comparison) -> GroupFacts:
 
 def parse_compared(text: str) -> list[tuple[str, str]]:
     """Return the columns named in a text such as "price by district, tips by vendor"."""
-    parts = (each.partition(" by ") for each in text.split(",") if text)
+    parts = (each.partition(" by ") for each in split_names(text, "price by district"))
     return [(number.strip(" `"), by.strip(" `")) for number, _, by in parts]
 
 
@@ -378,21 +380,21 @@ def difference(column: ColumnBase, true: float, made: float) -> str:
     if math.isnan(made):
         return "no row"
     if column.kind == "moments":
-        return f"{signed((made - true) / DAY, 1)} days"
+        return f"{signed(days := (made - true) / DAY, int(abs(days) < 100))} days"
     off = share(made / true - 1, 2) if true > 0 <= made else significant(made - true, 2)
     return f"+{off}" if made > true else off
 
 
 def _describe(means: GroupMeans, group: int) -> str:
     """Return the figure of a group that is further off, with both values."""
-    words, label = means.column.amount_text, quoted(means.labels[group])
+    words, label = means.column.amount_text, means.labels[group]
+    where = f"{quoted(means.by)} is {'missing' if label == MISSING else quoted(label)}"
     if not means.rows[1, group]:
-        return f"no row of {quoted(means.by)} is {label}"
+        return f"no row where {where}"
     both = ("mean", means.means[:, group]), ("median", means.medians[:, group])
     name, (true, made) = max(both, key=lambda figure: abs(figure[1][1] - figure[1][0]))
-    change = difference(means.column, true, made)
-    return (f"{name} {quoted(means.column.name)} for {label} ({words(true)}, now {words(made)}, "
-            f"{change})")  # fmt: skip
+    return (f"{name} {quoted(means.column.name)} where {where} ({words(true)}, now {words(made)}, "
+            f"{difference(means.column, true, made)})")  # fmt: skip
 
 
 def _cells(means: GroupMeans, group: int) -> tuple[Any, ...]:
@@ -416,7 +418,7 @@ _FIGURES = (
 
 def _ranked_table(ranked: Sequence[tuple[GroupMeans, int]], pairs: int) -> checks.Table:
     rows = [(m.title, m.labels[k], *_cells(m, k)) for m, k in ranked[:MOST_LISTED]]
-    caption = "Means and medians that are off by more than chance, the furthest times its rows "
+    caption = "Means and medians that are clearly off, not by chance, the furthest times its rows "
     caption += f"first: {counted(len(ranked), 'group')} of {counted(pairs, 'pair')} of columns"
     columns = (checks.Column("number by category"), checks.Column("category"), *_FIGURES)
     return checks.Table(caption, columns, rows)
@@ -454,11 +456,10 @@ class ProfilesCheck(Check):
         """Compare the shares."""
         pair, schema, parts = comparison.pair, comparison.schema, []
         for found in list_parts(pair, schema):
-            labels = found.labels[:-1]
-            counts = (np.bincount(c, minlength=len(found.labels))[:-1] for c in found.codes)
-            first, second = counts
+            size = len(found.labels)
+            first, second = (np.bincount(c, minlength=size)[:-1] for c in found.codes)
             if second.any():
-                parts.append((compare_counts(0, found.name, first, second), labels))
+                parts.append((compare_counts(0, found.name, first, second), found.labels[:-1]))
         parts.sort(key=lambda part: part[0].fresh - part[0].variation)
         frequent = sorted(frequent_values(pair, schema), key=lambda v: -abs(v.true - v.synthetic))
         return Profiles(tuple(parts), tuple(frequent))

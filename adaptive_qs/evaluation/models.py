@@ -141,7 +141,7 @@ def measure_utility(
     others = [a for i, a in enumerate(true.domain.attributes) if i != target.attribute]
     ordered = [a.ordered for a in others]
     tasks = [(ordered, samples, split, settings.seed + k) for k, split in enumerate(splits)]
-    real, made = map(Spread.from_values, zip(*_train_all(tasks, workers, progress)))
+    real, made = map(Spread.from_values, zip(*train_all(tasks, workers, progress)))
     trained, _, tested = map(len, splits[0])
     notes = [
         "the test rows were also used to make the synthetic table, so scores can be too high",
@@ -190,7 +190,7 @@ def _draw_splits(
     return splits
 
 
-def _train_all(tasks: Sequence[Any], workers: int, progress: StepProgress | None) -> list[Any]:
+def train_all(tasks: Sequence[Any], workers: int, progress: StepProgress | None) -> list[Any]:
     """Return the areas of all repeats, each computed on one thread.
 
     scikit-learn adds floating-point numbers in an order that depends on its number of threads, so

@@ -9,7 +9,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import gammaln
 
+from adaptive_qs.domain import Clique
 from adaptive_qs.evaluation import checks
 from adaptive_qs.evaluation.checks import Check, Comparison, Facts, Finding, Table, Word, named
 from adaptive_qs.evaluation.finding import found_rules
@@ -20,8 +22,11 @@ from adaptive_qs.evaluation.rules import (
     check_rules,
     impossible_rows,
 )
-from adaptive_qs.evaluation.tables import ODD, JointCodes, OddRow
+from adaptive_qs.evaluation.tables import ODD, Cells, JointCodes, OddRow
 from adaptive_qs.pages.words import combination, count, quoted, share, short
+
+Counts = NDArray[np.int64]
+Numbers = NDArray[np.float64]
 
 ODD_SHARE, MOST_ODD = 0.05, 200
 """Share of synthetic rows with an odd pair of values from which these are named, and maximum number
@@ -71,9 +76,8 @@ class RowChecks:
 
 def row_checks(joint: JointCodes) -> RowChecks:
     """Compare whole rows, in memory linear in their number."""
-    ranks, distinct = joint.ranks(tuple(range(len(joint.pair.domain))))
+    ranks, true, synthetic = count_combinations(joint)
     first, second = np.split(ranks, [joint.true_rows])
-    true, synthetic = (np.bincount(part, minlength=distinct) for part in (first, second))
     first_rows = np.unique(first, return_index=True)[1]
     return RowChecks(
         float(synthetic[true > 0].sum() / len(second)),
@@ -96,24 +100,35 @@ def _chance_if_independent(
     return min(1.0, float(chance.sum()))
 
 
-def _chance_between_halves(repeats: NDArray[np.int64]) -> float:
+def _chance_between_halves(repeats: Counts) -> float:
     """Return the chance that a row in one half of a table has an equal one in the other half.
 
-    Of N rows, a half takes H = ⌊N/2⌋. A row in it with m − 1 equals has none in the other half
-    with probability Π_{t=0}^{m−2} (H − 1 − t)/(N − 1 − t).
-
-    Args:
-        repeats: how often every distinct row occurs.
+    ``repeats`` says how often every distinct row occurs.
     """
     rows = int(repeats.sum())
     half = rows // 2
     if not half:
         return 0.0
-    times, rows_of = np.unique(repeats, return_counts=True)
-    taken = np.arange(min(int(times.max()) - 1, half))  # from half - 1 on, nothing is left
-    none = np.cumprod(np.concatenate([[1.0], (half - 1 - taken) / (rows - 1 - taken)]))
-    chance = none[np.minimum(times - 1, len(none) - 1)]
-    return float(((1 - chance) * times * rows_of).sum() / rows)
+    return float(((1 - none_drawn(repeats - 1, rows - half, rows - 1)) * repeats).sum() / rows)
+
+
+def count_combinations(joint: JointCodes, columns: Clique = ()) -> tuple[Cells, Counts, Counts]:
+    """Return the combination of each row, and the true and the synthetic rows of each combination.
+
+    No columns are all columns.
+    """
+    ranks, distinct = joint.ranks(columns or tuple(range(len(joint.pair.domain))))
+    parts = np.split(ranks, [joint.true_rows])
+    true, made = (np.bincount(part, minlength=distinct) for part in parts)
+    return ranks, true, made
+
+
+def none_drawn(some: Counts, drawn: int, rows: int) -> Numbers:
+    """Return the chance that none of some rows is among those drawn: C(R − t, D) / C(R, D)."""
+    left = rows - drawn + 1
+    some = np.minimum(some, left)
+    chance = gammaln(left) - gammaln(left - some) + gammaln(rows - some + 1) - gammaln(rows + 1)
+    return np.asarray(np.exp(chance))
 
 
 class RowsCheck(Check):
@@ -294,14 +309,10 @@ def _figures(facts: RuleFacts, evaluation: Any) -> tuple[Facts | Table, ...]:
         checks.number("row", count), checks.Column("odd pair of values"),
         *(checks.number(h, count) for h in ("true rows", "if independent", "synthetic rows")),
     )  # fmt: skip
-    coded, columns = evaluation.pair.synthetic, evaluation.comparison.schema.columns
-
-    def describe(odd: OddRow, i: int) -> str:
-        label = columns[i].labels_of_codes()[coded.columns[i][odd.row]]
-        return f"{short(columns[i].name)} = {short(str(label))}"
-
-    rows = [(o.row + 1, ", ".join(describe(o, i) for i in o.pair), o.true, o.expected, o.synthetic)
-            for o in facts.odd]  # fmt: skip
+    describe = partial(evaluation.comparison.describe_row, 1)
+    rows = [
+        (o.row + 1, describe(o.row, o.pair), o.true, o.expected, o.synthetic) for o in facts.odd
+    ]
     caption = "The oddest synthetic rows, one for each pair of columns"
     tables.append(Table(caption, odd_columns, rows, 5))
     return (Facts(tuple(lines)), *(table for table in tables if table.rows))

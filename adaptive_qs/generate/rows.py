@@ -53,8 +53,8 @@ from adaptive_qs.residual import ReferenceModel
 PAGE_CODES = 2**22
 """Number of codes in a page, if the table has enough rows."""
 LEAST_DRAWN = 64
-"""Fewer rows are a random part of this many. The counts nearest to the targets of a single row
-would be one of the most frequent cells."""
+"""Fewer rows are a random part of this many. The counts nearest to the targets of one row would be
+one of the most frequent cells."""
 
 
 @dataclass(frozen=True)

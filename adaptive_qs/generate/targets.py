@@ -6,7 +6,9 @@ import math
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -210,16 +212,18 @@ def single_target(model: ReferenceModel, attribute: int) -> Target:
     projected = make_target(model, (attribute,))
     if not model.precision((attribute,)):
         return projected
-    described = model.domain.attributes[attribute]
-    counts = denoise_counts(
-        model.marginal((attribute,)),
-        projected.noise_std,
-        max(model.total, 1.0),
-        described.ordered,
-        attribute not in model.column_noise,
-        described.beyond,
-    )
-    return Target(projected.clique, counts, projected.noise_std)
+    described, noise_std = model.domain.attributes[attribute], projected.noise_std
+    by_cells, noisy = attribute not in model.column_noise, model.marginal((attribute,)).tobytes()
+    how = noise_std, max(model.total, 1.0), described.ordered, by_cells, described.beyond
+    return Target(projected.clique, _denoised(noisy, *how), noise_std)
+
+
+@lru_cache(maxsize=2**8)
+def _denoised(noisy: bytes, *how: Any) -> Array:
+    """Return :func:`denoise_counts` of an array's bytes, computed once; it is read only."""
+    counts = denoise_counts(np.frombuffer(noisy), *how)
+    counts.setflags(write=False)
+    return counts
 
 
 def positive_shares(singles: Sequence[Target]) -> tuple[Array, ...]:

@@ -279,7 +279,7 @@ class LoopBudget:
 # To choose pays where few combinations of columns matter, or where noise would bury most of them.
 # Where the budget suffices for all, choices cost what they cost, and what several marginals share
 # is measured again with each of them. Which it is follows beforehand from the error expected of
-# both, if nothing is known but that a combination of k columns differs from what those of fewer
+# both, if nothing is known but that a combination of k columns differs from what fewer columns
 # make it by DEPENDENCE^(k−1) of the rows on average, and anything up to twice that is as likely.
 #
 # Where noise alone would be more than that, nothing is measured together. Otherwise both errors are

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_qs.cliques import AXES, Array, Integers
-from adaptive_qs.domain import Clique, Domain
+from adaptive_qs.domain import Clique, Domain, subsets
 from adaptive_qs.generate.exact import can_fit
 from adaptive_qs.generate.rows import SynthesisSettings
 from adaptive_qs.levels import nested_groupings
@@ -339,6 +339,8 @@ class CandidateSet:
         closure: their residuals, the empty one included.
         position: of each residual in the closure.
         weights: of the cliques, the largest 1.
+        waits: candidates and residuals that have to be known before they are on offer, shape
+            (n, 2): what the workload has inside of them with more than ``FALL`` times their weight.
         cost: p_τ of each residual.
         index: finds the cliques that contain residuals.
         planner: plans their measurements.
@@ -353,6 +355,15 @@ class CandidateSet:
         self.weights: Array = weights / weights.max()
         self.index = ResidualIndex(domain, self.cliques)
         self.cost = cost
+        asked = {c: w / weights.max() for c, w in workload.weights.items() if len(c) > 1}
+        lighter = np.flatnonzero(FALL * self.weights < max(asked.values(), default=0.0))
+        waits = [
+            (row, self.position[inside])
+            for row in lighter.tolist()
+            for inside in subsets(self.cliques[row])
+            if asked.get(domain.columns(inside), 0.0) > FALL * self.weights[row]
+        ]
+        self.waits = np.array(waits, dtype=np.int64).reshape(-1, 2)
         costs = [*map(cost, self.closure)]
         self.planner = ConditionalPlanner(domain, self.closure, self.cliques, costs)
 
@@ -365,6 +376,7 @@ class Candidates:
         limit: which candidates fit ``most_cells`` over codes of all measured cliques.
         errors: expected of them, by the budget spent.
         outdated: whose estimates changed since the errors were computed.
+        ready: which wait for nothing (:attr:`CandidateSet.waits`); errors of others are not needed.
     """
 
     def __init__(
@@ -373,9 +385,10 @@ class Candidates:
         self.cliques, self.weights, self._set = every.cliques, every.weights, every
         self.limit = CellLimit(every.domain, every.cliques, most_cells)
         self.errors = ErrorTable(every.planner, every.weights, rho)
-        self.outdated = np.ones(len(every.cliques), dtype=bool)
+        self.outdated, self.ready = np.ones((2, len(every.cliques)), dtype=bool)
         self._precision = np.array([precisions.get(tau, 0.0) for tau in every.closure])
         self._own = np.array([every.position[clique] for clique in every.cliques])
+        self._find_ready()
 
     @property
     def most_residuals(self) -> int:
@@ -383,9 +396,10 @@ class Candidates:
         return self._set.planner.most_residuals
 
     def refresh(self, errors: Errors) -> None:
-        """Compute the expected errors of outdated candidates."""
+        """Compute the expected errors of outdated candidates that are ready."""
         self._curves = errors
-        self.errors.refresh(errors, self._precision, self.outdated)
+        self.errors.refresh(errors, self._precision, self.outdated & self.ready)
+        self.outdated &= ~self.ready
 
     @property
     def known(self) -> Flags:
@@ -394,8 +408,14 @@ class Candidates:
 
     @property
     def open(self) -> Flags:
-        """Which candidates fit and are not known."""
-        return self.limit.open & ~self.known
+        """Which candidates fit, are ready, and are not known."""
+        return self.limit.open & self.ready & ~self.known
+
+    def _find_ready(self) -> None:
+        row, residual = self._set.waits.T
+        self.ready[:] = True
+        self.ready[row[self._precision[residual] == 0]] = False
+        self.ready |= self.known
 
     def plan_known(self, rho: float) -> tuple[JointPlan, float]:
         """Plan a joint measurement of all known candidates that takes ``rho``.
@@ -418,4 +438,5 @@ class Candidates:
         """Account for measured residuals; the candidates that contain them are outdated."""
         for residual, precision in precisions.items():
             self._precision[self._set.position[residual]] += precision
-        self.outdated = self._set.index.containing(precisions)
+        self.outdated |= self._set.index.containing(precisions)
+        self._find_ready()

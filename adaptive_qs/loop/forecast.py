@@ -27,6 +27,7 @@ from adaptive_qs.loop.budget import (
 )
 from adaptive_qs.loop.candidates import (
     CandidateSet,
+    Flags,
     JointPlan,
     look_rho,
     measurable_cliques,
@@ -199,7 +200,7 @@ class _AssumedWorld:
     def rounding(self, residuals: int) -> float:
         return 0.0
 
-    def expect(self, outdated: NDArray[np.bool_]) -> Errors:
+    def expect(self, outdated: Flags, ready: Flags) -> Errors:
         return partial(self._start.choices.errors, self._start.rows)
 
     def select(self, plan: RoundPlan) -> tuple[int, int]:

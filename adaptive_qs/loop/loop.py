@@ -151,8 +151,8 @@ class World(Protocol):
     def rounding(self, residuals: int) -> float:
         """Return the ρ by which the charges of a choice and of residuals may be rounded up."""
 
-    def expect(self, outdated: Flags) -> Errors:
-        """Return the errors expected of candidates; mark those that change with the outdated."""
+    def expect(self, outdated: Flags, ready: Flags) -> Errors:
+        """Return the errors expected of those ready; mark what changes with the outdated."""
 
     def select(self, plan: RoundPlan) -> tuple[int, int]:
         """Choose a candidate on offer; return its position, and how many were scored again."""
@@ -174,7 +174,7 @@ def choose_rounds(
     candidates.limit.take(*opened)
     last = world.rounding(len(every.closure))
     budget.begin_rounds(world.rounding(candidates.most_residuals), last)
-    candidates.refresh(world.expect(candidates.outdated))
+    candidates.refresh(world.expect(candidates.outdated, candidates.ready))
     while plan := budget.plan(candidates, world.total):  # line 8
         row, rescored = world.select(plan)  # line 10
         spent = budget.spend(plan, row, candidates)
@@ -184,7 +184,7 @@ def choose_rounds(
         candidates.add(precisions)
         budget.anneal(spent, moved, expected, every.weights[row])  # line 19
         yield Round(clique, variances, spent, moved, expected, rescored)
-        candidates.refresh(world.expect(candidates.outdated))
+        candidates.refresh(world.expect(candidates.outdated, candidates.ready))
     yield from measure_together(world.measure, budget.closing(candidates), every.cost, budget)
 
 
@@ -219,12 +219,12 @@ class _PrivateWorld:
     def rounding(self, residuals: int) -> float:
         return (residuals + 4) / UNITS_PER_RHO
 
-    def expect(self, outdated: Flags) -> Errors:
+    def expect(self, outdated: Flags, ready: Flags) -> Errors:
         model = self._estimates.model
         if self._implied is not None:
             outdated |= self._index.containing(self._implied.refresh(model))
         self._errors.outdate(outdated)
-        self._projected.refresh(model, outdated)
+        self._projected.refresh(model, outdated & ready)
         return self._projected.curves.at
 
     def select(self, plan: RoundPlan) -> tuple[int, int]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 import sys
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial, wraps
@@ -101,8 +100,7 @@ def significant(value: float, digits: int = 3) -> str:
 @_readable
 def signed(value: float, digits: int = 2) -> str:
     """Format a difference with its sign: "+0.12"."""
-    text = f"{value:+.{digits}f}"
-    return text if float(text) else f"{0:.{digits}f}"
+    return f"{value:+,.{digits}f}" if round(value, digits) else f"{0:.{digits}f}"
 
 
 @_readable
@@ -262,28 +260,20 @@ PHASES = {
 class ProgressBar:
     """Progress of a run, for ``Synthesizer(progress=ProgressBar())``.
 
-    Terminals and notebooks show one line, with the part and the seconds of the phase. It depends on
-    the rows, as the time of a run does: it is for the owner.
+    Terminals and notebooks show one line, with the part of the phase. It depends on the rows, as
+    the time of a run does: it is for the owner.
     """
 
-    _LEAST_SECONDS = 0.1  # between two updates of a phase
-
     def __init__(self) -> None:
-        self._begun: dict[str, float] = {}
-        self._last = 0.0
+        self._line = ""
 
     def __call__(self, phase: str, done: int, total: int) -> None:
         """Report the steps of a phase that are done, and their number."""
-        now = time.perf_counter()
-        fresh = phase not in self._begun
-        since = self._begun.setdefault(phase, now)
-        if not fresh and done < total and now - self._last < self._LEAST_SECONDS:
-            return
-        self._last = now
-        if sys.stderr is not None and (sys.stderr.isatty() or "ipykernel" in sys.modules):
-            part = 100 * min(done, total) // max(total, 1)
-            text = f"{PHASES.get(phase, phase)}: {part} %, {now - since:.1f} s"
-            sys.stderr.write(f"\r{text:<60}")
+        line = f"{PHASES.get(phase, phase)}: {100 * min(done, total) // max(total, 1)} %"
+        watched = sys.stderr is not None and (sys.stderr.isatty() or "ipykernel" in sys.modules)
+        if watched and line != self._line:
+            self._line = line
+            sys.stderr.write(f"\r{line:<60}")
             sys.stderr.flush()
 
 

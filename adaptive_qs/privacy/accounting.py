@@ -212,20 +212,10 @@ def _check_delta(delta: float) -> None:
 
 # Exact accounting for steps chosen one after the other: the filter of Gaussian DP.
 #
-# It counts μ² = 2R, R in units of ρ, of which every step takes some, decided by what remains:
-#
-# - Gaussian noise of variance σ² on values of squared sensitivity Δ² takes Δ²/(2(σ² − r²)). This is
-#   its zCDP cost except for r² = 9, the variance that is lost when discrete noise is regarded as
-#   continuous noise that is rounded at random;
-# - a choice by the exponential mechanism with zCDP cost s = ε²/8 leaves (R + √(R² − 4Rs))/2 of R.
-#   It takes s and about s²/R more, as the Gaussian noise that may still come blurs what it reveals,
-#   and is refused where 4s > R.
-#
-# Everything released within R is μ-Gaussian DP, up to a share of 2⁻²⁰ of δ, for any choice of
-# steps: it has the whole curve (ε, δ(ε)) of one Gaussian measurement. It is also R-zCDP, since each
-# step takes at least its zCDP cost.
-#
-# Proof: docs/proofs.md, section 6.
+# It counts μ² = 2R, R in units of ρ, of which every step takes some, decided by what remains: noise
+# on values of squared sensitivity Δ² takes Δ²/(2(σ² − r²)), and a choice of zCDP cost s leaves
+# (R + √(R² − 4Rs))/2, refused where 4s > R. Everything within R is μ-Gaussian DP, up to a share of
+# 2⁻²⁰ of δ, and R-zCDP. Proof: docs/proofs.md, section 6.
 
 ROUNDING_VARIANCE = 9
 """Variance r² of the random rounding to integers. With r = 3 the rounding of continuous noise has

@@ -272,15 +272,7 @@ def delta_left(delta: float, discovery: Fraction | float) -> float:
 # Warnings about budgets that promise little or buy little. Extreme budgets are refused.
 #
 # They depend on public numbers only: the parameters, and a number of rows that its owner declares
-# public. The true number of rows never decides, since a refusal is visible.
-#
-# | what | warning | refusal without consent |
-# | --- | --- | --- |
-# | epsilon | above 20 | above 100 |
-# | delta, a public number of rows N | above 1/N | above 10/N or 0.01 |
-# | delta, no public number of rows | above 0.0001 | above 0.01 |
-# | standard deviation of a count, N | above N/10 | above N |
-# | standard deviation of a count, no N | above 1,000 | above 100,000 |
+# public, since a refusal is visible. The limits: docs/guides/synthesize.md, "Before it spends".
 
 MOST_ROWS = 10**15
 """Largest number of rows: counts are exact in floating point, with any noise."""

@@ -22,10 +22,6 @@ from adaptive_qs.privacy.noise import (
 
 # The exponential mechanism, exactly, as the largest sum of score and Gumbel noise.
 #
-# Cost: ε²/8-zCDP, since the exponential mechanism has bounded range ε (Cesar and Rogers 2021;
-# Fuentes et al., Proposition B.3). Permute-and-flip is not used: it is ε-DP but its range is up to
-# 2ε, so its zCDP cost is up to four times as high, and ε²/8 would be an undercharge.
-#
 # At first 64 bits of each candidate's uniform w are known, which give a narrow interval for
 # g = -ln(-ln w). With m the distance of the bits from the nearer end of their range, one unit
 # changes g by at most 2/(m - 1) <= 4/m. Double precision errs by a few ulp of 1 + |g| + |loss|, and
@@ -132,14 +128,9 @@ def _value_bounds(loss: Fraction, uniform: LazyUniform) -> tuple[Decimal, Decima
 
 # Partition selection: which unknown values occur, by noisy counts above a threshold.
 #
-# The rows of every value that occurs are counted. Discrete Gaussian noise of variance σ² is added
-# to each count. Of the values whose noisy count is at least T, the M largest are released by name
-# in alphabetical order, without the counts. A row holds one value at most, so this is
-# δ-approximate ρ-zCDP (Bun and Steinke 2016, section 8) with ρ = 1/(2σ²) and δ = P[1 + noise ≥ T].
-# The number of values that occur, which is the number of draws, is never released. Time and memory
-# are not covered.
-#
-# Proof: docs/proofs.md, section 8.
+# Discrete Gaussian noise of variance σ² is added to the rows of every value that occurs. The M
+# largest noisy counts of at least T give their values, in alphabetical order; neither counts nor
+# the number of draws are released. Cost and proof: docs/proofs.md, section 8.
 
 LIBRARY_MARGIN = Fraction(2**20 - 1, 2**20)
 """Share of δ that a threshold uses, so that the erfc of another machine accepts it as well."""

@@ -15,21 +15,10 @@ from adaptive_qs.errors import InputError
 from adaptive_qs.privacy import DEFAULT_NEIGHBOURS as DEFAULT_NEIGHBOURS
 from adaptive_qs.privacy.events import Cost, E, GaussianEvent
 
-# Every measurement is a function of the rows that count, and its sensitivity is proven for one row
-# more or less. Neighbours of another kind are the ends of a chain of ``group`` + 1 tables, each
-# with one row more or less than the one before. By the triangle inequality values change by at most
-# ``group`` times as much (L2), and scores likewise. So a group costs group² times the ρ of a row,
-# for noise and for choices, and ``group`` times the δ.
-#
-# A largest distance d between the contributions of two rows may be known. It can be less than twice
-# the sensitivity. Replacing a person changes such counts by at most K·d: each row of one person is
-# paired with a row of the other, and a row without a partner changes the counts by at most d.
-#
 # Code that measures is about single rows: the one door by which counts leave
 # (:mod:`adaptive_qs.privacy.mechanisms`) takes events for a row, and charges and records them for
-# the unit of its ledger. :meth:`Unit.for_rows` converts a budget to the cost for rows.
-#
-# Proof: docs/proofs.md, section 11.
+# the unit of its ledger: group² times the ρ and ``group`` times the δ. Proof: docs/proofs.md,
+# section 11.
 
 
 class Relation(NamedTuple):

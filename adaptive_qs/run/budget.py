@@ -53,27 +53,8 @@ MIN_EPSILON, MAX_EPSILON = 1e-12, 1e9
 # Where all noise is Gaussian, the budget is that of exact Gaussian DP: its cost β = μ² = 2ρ is the
 # largest μ² whose curve δ(ε) meets the requested (ε, δ), 8-15 % more than through zCDP.
 #
-# The noise is discrete, and this is why its curve is that of Gaussian DP all the same. Divide each
-# answer by its σ, which is at least F = ``FINE_NOISE``. All answers together then are a point z of
-# a lattice with steps of at most 1/F along each axis, with probability proportional to
-# exp(−|z|²/2), and a row moves the point by a lattice vector of some length m ≤ μ. The privacy loss
-# depends only on the coordinate t of z along that vector, so that
-#
-#     δ(ε) = Σ_z exp(−|z⊥|²/2) h(t) / Σ_z exp(−|z|²/2),    h(t) = (exp(−t²/2) − e^ε exp(−(t+m)²/2))₊
-#
-# while Gaussian DP has integrals in place of both sums. By Poisson's formula a sum over the
-# lattice, times the volume of its cell, is the integral plus the Fourier transform at all other
-# points ξ of the dual lattice, whose coordinates are multiples of the σ. Below the line that adds a
-# share of less than 3 exp(−2π²F²) for each answer: nothing. Above it the transform at a point with
-# coordinate τ along the row's vector is at most exp(−2π²|ξ⊥|²) C/(4π²τ²), C the total variation of
-# h′ (two integrations by parts; h has one kink). Points with |τ| < 7F/8 have |ξ⊥| > 0.48F: nothing
-# again. Cut the others into slabs of width F/8 in τ. In a slab exp(−2π²|ξ⊥|²) is at most e^¼ times
-# exp(−64|ξ − c|²/F²), c the slab's centre, and the sum of a Gaussian over a shifted lattice is at
-# most its sum over the lattice itself, here 1 + 2e⁻⁶⁴ for each answer. So all slabs together add
-# less than 2e^¼ C/(4π²) · (64/F²) Σ_{i≥7} 1/i² < C/F². The integral grows with m, and for no m ≤ μ
-# is C above 2¹⁷ times the integral at μ, at all costs up to ``MAX_COST`` and all δ from 10⁻³⁰⁰ on:
-# discrete noise makes δ larger by a factor of at most 1 + 2¹⁷/F² = 1 + 2⁻²¹, and δ is lowered by
-# SLACK = 2⁻²⁰ of itself first.
+# Discrete noise makes δ larger by a share of at most 2⁻²¹ (docs/proofs.md, section 4), which SLACK
+# covers.
 
 SLACK = 2.0**-20
 """Share of δ set aside for the noise being discrete."""

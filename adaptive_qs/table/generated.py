@@ -41,7 +41,7 @@ class GeneratedColumn(Reviewed):
     """Its place among all columns of a synthetic table, from 0 on."""
     pattern: Annotated[Text, Field(max_length=LONGEST_PATTERN)] = "{}"
     """How a key is written: text, and in braces a 9 for each digit, A or a for each letter, f or F
-    for each hexadecimal digit. Empty braces count from 1 on; alone, they make integers."""
+    for each hexadecimal digit. Empty braces count from 1 on. {} and 20{9999} make integers."""
     values: tuple[_Short | StrictBool | _Whole | _Finite, ...] = ()
     """The cells of a filled column, all of one type."""
     description: str = ""
@@ -59,9 +59,11 @@ class GeneratedColumn(Reviewed):
 
     @property
     def shown(self) -> str:
-        """The reasons why it is not measured, and its pattern or values, which the rows have."""
-        taken = [self.pattern] * (self.pattern != "{}") + [*map(str, self.values)]
-        return "; ".join([*self.why, *taken])
+        """The reasons why it is not measured, and its cells, which can show what rows have."""
+        made = ", ".join(map(str, self.values)) or "empty"
+        if self.type == "key":
+            made = "1, 2, 3 ..." if self.pattern == "{}" else f"keys such as {self.pattern}"
+        return f"{'; '.join(self.why)} (comes back as {made})".strip().replace("as empty", "empty")
 
     @cached_property
     def escapes(self) -> dict[str, str]:
@@ -90,7 +92,8 @@ class GeneratedColumn(Reviewed):
             return pa.array(self.values).take(pa.array(drawn))
         if self.pattern == "{}":
             return pa.array(np.arange(start, start + rows) + 1)
-        return pa.array([self._key(k) for k in range(start, start + rows)], pa.string())
+        keys = pa.array([self._key(k) for k in range(start, start + rows)], pa.string())
+        return keys.cast(pa.int64()) if is_number(self.pattern) else keys
 
     def _key(self, number: int) -> str:
         """Return the key of a row. Digits count up; letters follow no visible order."""
@@ -115,6 +118,11 @@ class GeneratedColumn(Reviewed):
             last = max((k for k, place in enumerate(places) if not place), default=len(filled) - 1)
             filled[last] = f"{number + 1}" if not places[last] else f"{beyond}{filled[last]}"
         return "".join(part for pair in zip(literals, [*filled, ""]) for part in pair)
+
+
+def is_number(pattern: str) -> bool:
+    """Return whether the keys of a pattern are integers."""
+    return re.fullmatch(r"\{\}|[1-9][0-9]{0,7}\{9{1,9}\}", pattern) is not None
 
 
 def key_pattern(values: Sequence[str]) -> str:

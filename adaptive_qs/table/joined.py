@@ -38,16 +38,10 @@ from adaptive_qs.table.read import (
 from adaptive_qs.table.schema import Schema
 from adaptive_qs.table.tables import TableSet
 
-# A row of the root and all rows below it are a family. Which rows belong together is compared
-# exactly, by the text of the keys (as persons are). Of a table, at most ``most`` rows of each row
-# of the parent are kept, and only rows whose parent is kept. Which ones is decided as for the rows
-# of a person (:mod:`adaptive_qs.table.persons`), whose rows are here those of the table joined with
-# its ancestors; rows that others belong to are distinguished by their keys as well. So what is kept
-# of a family is a function of that family alone. Numbers of children that exceed ``most`` count as
-# ``most``. Tables that differ by a family differ here by one row of the root, and in each other
-# table by as many rows as the product of ``most`` from the root.
-#
-# Proof: docs/proofs.md, section 11.
+# A row of the root and all rows below it are a family. Keys are compared exactly, by their text. At
+# most ``most`` rows of each kept row of the parent are kept, chosen as the rows of a person are
+# (:mod:`adaptive_qs.table.persons`) from the table joined with its ancestors; rows that others
+# belong to are distinguished by their keys as well. Proof: docs/proofs.md, section 11.
 
 Places = NDArray[np.int64]
 

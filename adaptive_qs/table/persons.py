@@ -35,19 +35,11 @@ from adaptive_qs.table.schema import Schema
 if TYPE_CHECKING:
     import pandas as pd  # type: ignore[import-untyped,unused-ignore]
 
-# Which rows of a person are kept.
-# A person with more than K rows keeps the K whose marks are smallest. The mark of a row is a hash
-# of whose it is, of its cells (all that is measured or learnt of them), and of how many rows of
-# that person with the same cells there are before it. So the kept rows of a person are a function
-# of that person's rows alone, whatever their order and the other persons in the table; and as marks
-# look random, no kind of row is preferred over all persons. With a person more, the kept table has
-# at most K rows more, and all others as they were.
-#
-# Persons are compared exactly, by :func:`as_identifiers`: two that were taken for one would share
-# its K rows, and one of them could change all that is kept of the other; one that was taken for two
-# would have K rows of each.
-# Two rows of one person with other cells and the same hash of 64 bits count as equal: then their
-# order decides which is kept, and nothing else changes.
+# Which rows of a person are kept: those with the K smallest marks. The mark of a row is a hash of
+# whose it is, of its cells (all that is measured or learnt of them), and of how many rows of that
+# person with the same cells come before it. Two rows with other cells and the same hash of 64 bits
+# count as equal. Persons are compared exactly, by :func:`as_identifiers`: two that were taken for
+# one would share its K rows, and one that was taken for two would have K rows of each.
 #
 # Proof: docs/proofs.md, section 11.
 

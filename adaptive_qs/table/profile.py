@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import re
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -25,7 +26,7 @@ from adaptive_qs.table.spellings import (
     read_moments,
     split_name,
 )
-from adaptive_qs.table.text import Spelling, read_number
+from adaptive_qs.table.text import Spelling, read_number, to_seconds
 
 # What the cells of one column look like, gathered chunk by chunk.
 
@@ -39,8 +40,10 @@ INFINITE = tuple(
 )
 TEXT_MARKERS = ("k.A.", "k. A.", "keine Angabe", "n.a.", "N.A.", "#N/A", "-", "--", ".", "missing")
 """Words that look like missing markers among several other words."""
-NUMERIC_MARKERS = (*MARKERS, "N", *INFINITE)
-"""Cells that look like missing markers. "N" and infinities are some only among numbers."""
+NUMBERS_FOR_NOTHING = ("-1", "-9", "-99", "99", "999", "9999")
+"""Numbers that look like missing markers among words."""
+NUMERIC_MARKERS = (*MARKERS, "N", "0000-00-00", "0000-00-00 00:00:00", "00.00.0000", *INFINITE)
+"""Cells that look like missing markers; others than `MARKERS` only among numbers or dates."""
 PERSONS = (
     "person|patient|customer|client|member|user|subject|student|pupil|employee|household|guest"
 )
@@ -52,6 +55,15 @@ THINGS = (
 MAX_WORDS = 3
 """The largest number of words among numbers or moments that can be missing markers."""
 
+LEAST_AROUND = 20
+"""Least number of distinct numbers from which on a lone 0 probably means a missing value."""
+DAY = 86_400
+NO_DAYS = {
+    to_seconds(dt.date(*day)) // DAY
+    for day in ((1, 1, 1), (1753, 1, 1), (1899, 12, 30), (1900, 1, 1), (2099, 12, 31),
+                (2999, 12, 31), (9999, 1, 1), (9999, 12, 31))
+}  # fmt: skip
+"""Days since 1970 that programs write for "never" or "not known"."""
 _MAX_DISTINCT = 100_000
 
 
@@ -188,8 +200,10 @@ class Profile:
         return max(self.lengths, default=0)
 
     @property
-    def written(self) -> dict[str, int]:
-        """The key of a schema for numbers that are all written with equally many decimals."""
+    def written(self) -> dict[str, Any]:
+        """The key of a schema for integers with exponents, or numbers of equally many decimals."""
+        if self.exponents and self.integers and self.from_text:
+            return {"exponents": True}
         (length, *others) = self.lengths or {0}
         padded = self.from_text and any(text.endswith("0") for text in self.texts)
         if others or not 0 < length <= 9 or self.exponents or not padded:
@@ -197,26 +211,61 @@ class Profile:
         return {"fixed_decimals": length}
 
     def set_sentinel_aside(self) -> None:
-        """Take a likely missing marker out of the numbers, if no cell is missing otherwise.
+        """Take a likely missing marker out of dates, or out of numbers if no cell is missing.
 
-        It is a single negative number among others, or 9, 99, 999 ... far above all others.
+        It is a single negative number among others, 9, 99, 999 ... far above all others, 0 far from
+        many others, or a date such as 1900-01-01 or 9999-12-31 five years from all others.
         """
-        points, weights = self.points, self.weights
-        if not self.numeric or self.markers or len(points) < 4 or self.too_many:
+        if self.too_many or not (found := self._find_odd_moments() or self._find_odd_number()):
             return
+        self.sentinel = tuple(sorted(found))
+        read = {text: self.spelling.read(text) or "" for text in self.texts - self.words}
+        odd = np.isin(self.points, [read_number(read[text]) or 0.0 for text in found])
+        self.filled -= int(self.weights[odd].sum())
+        self.points, self.weights = self.points[~odd], self.weights[~odd]
+        if self.points.size:
+            self.low, self.high = float(self.points[0]), float(self.points[-1])
+        if not self.exponents:
+            others = read.keys() - found - self.marked
+            self.lengths = {len(read[text].partition(".")[2]) for text in others}
+
+    def _find_odd_number(self) -> set[str]:
+        """Return a number that probably means a missing value, as it is written; or none."""
+        points = self.points
+        if not self.numeric or self.markers or len(points) < 4:
+            return set()
         nines = [10.0**k - 1 for k in range(1, 5)]
-        place = None
+        many = len(points) >= LEAST_AROUND and 2 * self.weights[points == 0].sum() < self.filled
+        marker = None
         if points[0] in {-1.0, *(-n for n in nines)} and points[1] > 0 and points[2] > 0:
-            place = 0
-        elif points[-1] in nines[1:] and points[-1] - points[-2] > points[-2] - points[0] + 1:
-            place = len(points) - 1
-        if place is None:
-            return
-        marker = points[place]
-        self.sentinel = tuple(sorted(t for t in self.texts if read_number(t) == marker))
-        self.filled -= int(weights[place])
-        self.points, self.weights = np.delete(points, place), np.delete(weights, place)
-        self.low, self.high = float(self.points[0]), float(self.points[-1])
+            marker = points[0]
+        for end, inner in ((0, 1), (-1, -2)):
+            likely = (end and points[end] in nines[1:]) or (many and points[end] == 0)
+            if likely and abs(points[end] - points[inner]) > (points[-1] - points[0] + 1) / 2:
+                marker = points[end]
+        if marker is None:
+            return set()
+        return {
+            text for text in self.texts if read_number(self.spelling.read(text) or "") == marker
+        }
+
+    def _find_odd_moments(self) -> set[str]:
+        """Return dates that probably mean a missing value, as written, and narrow the spans."""
+        texts, found = sorted(self.texts - self.marked - self.words), set[str]()
+        for way, span in (self.spans or {}).items():
+            if NO_DAYS.isdisjoint((span.first // DAY, span.last // DAY)):
+                continue
+            if (moments := read_moments(pa.array(texts), way)) is None:
+                continue
+            odd, rest = np.isin(moments[0] // DAY, [*NO_DAYS]), Span()
+            if odd.all():
+                continue
+            rest.take(moments[:, ~odd])
+            gaps = np.abs(np.subtract.outer(moments[0][odd], [rest.first, rest.last]))
+            if gaps.min() > 5 * 365 * DAY:
+                span.days, span.ends = rest.days, rest.ends
+                found |= {text for text, is_odd in zip(texts, odd) if is_odd}
+        return found
 
     @property
     def numeric(self) -> bool:
@@ -251,6 +300,10 @@ class Profile:
             local = self.texts.intersection(TEXT_MARKERS)
             if len(self.texts) - len(found) - len(local) > 1:
                 found = (*found, *sorted(local))
+            numbers = self.texts.intersection(NUMBERS_FOR_NOTHING)
+            others = self.texts.difference(numbers, found)
+            if len(numbers) == 1 < len(others) and not any(map(str.isdecimal, others)):
+                found = (*found, *numbers)
         else:
             usual = [marker for marker in NUMERIC_MARKERS if marker in self.marked]
             plain = [marker for marker in usual if marker not in INFINITE]

@@ -20,10 +20,11 @@ from adaptive_qs.table.columns import COLUMN_TYPES
 from adaptive_qs.table.columns.base import ColumnBase, Draft, Topic
 from adaptive_qs.table.dictionary import Entry
 from adaptive_qs.table.files import TAB_SEPARATED
-from adaptive_qs.table.generated import LONGEST_PATTERN, LONGEST_VALUE, key_pattern
+from adaptive_qs.table.generated import LONGEST_PATTERN, LONGEST_VALUE, is_number, key_pattern
 from adaptive_qs.table.profile import INFINITE, Profile
 from adaptive_qs.table.read import Source, check_alike, open_source
 from adaptive_qs.table.schema import Schema
+from adaptive_qs.table.spellings import split_name
 from adaptive_qs.table.text import NUMBER, Dialect
 
 
@@ -54,15 +55,20 @@ def draft_column(name: str, profile: Profile) -> Draft:
         if profile.exponents and profile.integers:
             notes.append("whole numbers, although some are written with an exponent")
     if profile.sentinel:
-        notes.append("a number far from all others, or below 0, probably means a missing value")
+        notes.append("a number below 0, or far from all others, probably means a missing value")
     form = profile.spelling.fields
     if form:
         said = " and ".join(f'"{key}" "{sign}"' for key, sign in form.items())
         notes.append(f"text that is read as numbers with {said}: are they?")
+    coded = re.fullmatch(KINDS, (split_name(name) or [""])[-1]) and "ordered" in draft.content
+    if coded and all(type(value) is int or len(value) == 1 for value in draft.content["values"]):
+        del draft.content["ordered"]  # codes, not amounts or grades
     missing = {"missing": profile.markers} if profile.markers else {}
     return Draft({**draft.content, **form, **missing}, "; ".join(notes), draft.open)
 
 
+KINDS = "area|branch|category|code|district|id|kind|region|type|zone"
+"""Last words in names of columns whose integers or letters have no order."""
 CONSTANT = "the same value in every row"
 
 
@@ -76,7 +82,8 @@ def _generate(profile: Profile, reason: str) -> dict[str, Any]:
         as_text = profile.from_text and str(known) != value
         return {"type": "filled", "values": [value if as_text else known]}
     if reason.startswith("an identifier"):
-        pattern = "{}" if profile.numeric else key_pattern(profile.values)
+        pattern = key_pattern(profile.values)
+        pattern = pattern if not profile.numeric or is_number(pattern) else "{}"
         if 0 < len(pattern) <= LONGEST_PATTERN:
             return {"type": "key", "pattern": pattern}
     return {"type": "filled"}
@@ -164,7 +171,7 @@ def _judge_limits(column: Any, profile: Profile) -> tuple[str, ...]:
     if "limits" not in column.topics or FROM_DICTIONARY in column.why:
         return ()
     found = {profile.low, profile.high, *profile.points.tolist()}  # limits may be inside, clipped
-    equal = column.kind != "numbers" or found & {*column.span}
+    equal = found & {*column.span} if column.kind == "numbers" else not column.by_years
     return (EQUAL_LIMITS if equal else WIDER_LIMITS,)
 
 

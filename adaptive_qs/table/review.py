@@ -17,7 +17,7 @@ from adaptive_qs.table.spellings import split_name, swapped
 
 QUESTIONS: dict[Topic, str] = {
     "publish": "May every column be published? Name those that must come back empty.",
-    "person": "Can a person have several rows, found by a column? Name it (- for none).",
+    "person": "Which column names persons with several rows? It does not come back. None: -",
     "missing": "Do these cells mean a missing value? Name the columns where they are values.",
     "values": "May these lists of values be known? Name the columns to learn with noise instead.",
     "limits": "May these limits and the bins inside be known? Name public limits: age=0..120.",
@@ -28,6 +28,8 @@ QUESTIONS: dict[Topic, str] = {
 """The questions by their topics, in the order of the review."""
 MOST_VALUES = 100
 """Largest number of values to learn with noise, whatever number there is in the rows."""
+MOST_LINES = 12
+"""Largest number of lines that show the table of a rule."""
 
 
 def list_questions(schema: Schema) -> list[tuple[Topic, list[str], str]]:
@@ -38,7 +40,9 @@ def list_questions(schema: Schema) -> list[tuple[Topic, list[str], str]]:
         if topic == "publish":
             lines = [f"{column.name}: {column.shown}" for column in schema.generated]
         elif topic == "rule":
-            lines = [f"{number} {rule}" for number, rule in enumerate(names, start=1)]
+            tables = {rule.rule: _group_pairs(rule.table) for rule in schema.declared_rules}
+            lines = [line for number, rule in enumerate(names, start=1)
+                     for line in (f"{number} {rule}", *tables[rule])]  # fmt: skip
         elif topic == "missing":
             lines = [f"{n}: {', '.join(filter(None, schema.column(n).missing))}" for n in names]
         elif topic == "person":
@@ -49,6 +53,16 @@ def list_questions(schema: Schema) -> list[tuple[Topic, list[str], str]]:
         likely = [n for n in names if any(map(person.fullmatch, split_name(n)))]
         found.append((topic, lines, (likely or ["-"])[0] if topic == "person" else ""))
     return found
+
+
+def _group_pairs(table: Sequence[tuple[str, ...]]) -> list[str]:
+    """Return lines with the values that determine each value of a rule's table."""
+    groups: dict[str, list[str]] = {}
+    for *first, last in table:
+        groups.setdefault(last, []).append(" ".join(first))
+    lines = [f"    {join_first(first, 4)} -> {last}" for last, first in groups.items()]
+    more = [f"    and {len(lines) - MOST_LINES:,} more"] if len(lines) > MOST_LINES else []
+    return lines[:MOST_LINES] + more
 
 
 def _marked(schema: Schema, name: str, topic: Topic) -> str:
@@ -136,7 +150,7 @@ def _count_marker(column: dict[str, Any]) -> None:
         column["values"] = [*column["values"], *map(kind, markers)]
         return
     if not all(re.fullmatch(r"-?[0-9]+", marker) for marker in markers) or "min" not in column:
-        raise InputError(f"{column['name']!r} has words among numbers, which can only be missing.")
+        raise InputError(f"{column['name']!r} has cells that can only be missing.")
     starts = set(column.get("bin_starts") or range(column["min"], column["max"] + 1))
     for value in map(int, markers):
         starts |= {column["max"] + 1, value} if column["max"] < value else {value}

@@ -145,6 +145,14 @@ def read_integer(text: str) -> int | None:
     return int(number)
 
 
+def with_exponent(text: str) -> str:
+    """Return an integer with an exponent, as 1e+05, if that is shorter than all its digits."""
+    digits = text.lstrip("-")
+    shortest = re.sub(r"(?<=^.)(?=.)", ".", digits.rstrip("0"))
+    written = f"{'-' * (text != digits)}{shortest}e+{len(digits) - 1:02}"
+    return min(text, written, key=len) if shortest else text
+
+
 def read_number(text: str) -> float | None:
     """Return the number in a cell, or None."""
     try:

@@ -8,7 +8,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -359,113 +359,48 @@ def _sealing(path: str | Path, sealed: Sealed, replace_file: bool) -> Iterator[B
             sealed(sealed_digest(file))
 
 
-# Sampled tables as the kind of data frame that the caller works with.
-# A data frame has containers, some of which pandas infers from the cells: one row without a value
-# turns a column of int64 into float64, and one cell of text turns it into text. A sampled table
-# must not reveal them. So only the family of containers that the caller chose for a column is read
-# from the frame. The schema, which is public, gives all else: whether a column holds integers,
-# numbers or text, its categories and their order.
+# Sampled tables as data frames. Which types a frame has can depend on its rows: one row without a
+# value turns a column of int64 of pandas into float64. So only the library is that of the private
+# frame; all types follow from the schema.
+
+Library = Literal["pandas", "polars", "pyarrow", "codes"]
+"""The data frame library of a table."""
 
 
-@dataclass(frozen=True)
-class Kind:
-    """The data frame library of a table, and the containers that the caller chose for columns."""
-
-    library: Literal["pandas", "polars", "pyarrow", "codes"]
-    containers: Mapping[str, str] = field(default_factory=dict)  # category, nullable or Arrow
-
-
-def find_kind(table: Any) -> Kind:
-    """Return the kind of a given table; files and everything unknown count as pandas."""
+def find_library(table: Any) -> Library:
+    """Return the library of a given table; files and everything unknown count as pandas."""
     if isinstance(table, CodedTable):
-        return Kind("codes")
+        return "codes"
     import narwhals as nw  # files need none
 
     native = nw.from_native(table, eager_only=True, pass_through=True)
     if not isinstance(native, nw.DataFrame):
-        return Kind("pandas")
+        return "pandas"
     if native.implementation.is_pyarrow():
-        chosen = {f.name: "categories" for f in table.schema if pa.types.is_dictionary(f.type)}
-        return Kind("pyarrow", chosen)
-    if native.implementation.is_polars():
-        listed = (nw.Enum, nw.Categorical)
-        return Kind("polars", {n: "categories" for n, t in native.schema.items() if t in listed})
-    if not native.implementation.is_pandas():
-        return Kind("pandas")
-    found = {str(name): _find_container(dtype) for name, dtype in table.dtypes.items()}
-    return Kind("pandas", {name: kept for name, kept in found.items() if kept})
+        return "pyarrow"
+    return "polars" if native.implementation.is_polars() else "pandas"
 
 
-def _find_container(dtype: Any) -> str:
-    """Return the container that a type of pandas stands for; "" for the plain ones."""
-    import pandas as pd  # type: ignore[import-untyped,unused-ignore]  # slow to import
+def to_frame(table: pa.Table, library: Library) -> Any:
+    """Return the decoded table as a data frame of that library.
 
-    if isinstance(dtype, pd.CategoricalDtype):
-        return "categories"
-    if isinstance(dtype, pd.ArrowDtype):
-        return "arrow"
-    return "nullable" if getattr(dtype, "na_value", None) is pd.NA else ""
-
-
-def to_kind(table: pa.Table, kind: Kind, schema: Schema) -> Any:
-    """Return the decoded table as that kind of data frame.
-
-    Categories are the values that the schema lists, in its order. Nullable and Arrow types of
-    pandas are those of the declared type. Plain columns with missing values are Int64 and boolean,
-    so that integers stay integers. A stamp that says that a table is not private is copied to
-    ``attrs``.
+    Columns of pandas with missing values are Int64 and boolean, so that integers stay integers. A
+    stamp that says that a table is not private is copied to ``attrs``.
     """
-    categories = {
-        column.name: column
-        for column in schema.columns
-        if column.listed is not None and kind.containers.get(column.name) == "categories"
-    }
-    if kind.library == "pyarrow":
-        for name, column in categories.items():
-            place = table.column_names.index(name)
-            table = table.set_column(place, name, _to_dictionary(table[name], column))
+    if library == "pyarrow":
         return table
-    if kind.library == "polars":
+    if library == "polars":
         import narwhals as nw
 
-        frame = nw.from_arrow(table, backend="polars")
-        texts = {n: c for n, c in categories.items() if pa.types.is_string(table[n].type)}
-        enums = [
-            nw.col(n).cast(nw.Enum([str(v) for v in c.listed or ()])) for n, c in texts.items()
-        ]
-        return frame.with_columns(enums).to_native() if enums else frame.to_native()
-    return _to_pandas(table, kind, categories)
+        return nw.from_arrow(table, backend="polars").to_native()
+    import pandas as pd  # type: ignore[import-untyped,unused-ignore]  # slow to import
 
-
-def _to_pandas(table: pa.Table, kind: Kind, categories: Mapping[str, ColumnBase]) -> Any:
-    import pandas as pd
-
-    nullable = {
-        pa.int64(): pd.Int64Dtype(),
-        pa.float64(): pd.Float64Dtype(),
-        pa.bool_(): pd.BooleanDtype(),
-        pa.string(): pd.StringDtype(),
-    }
-    mappers = {"nullable": nullable.get, "arrow": pd.ArrowDtype}
+    nullable = {pa.int64(): pd.Int64Dtype(), pa.bool_(): pd.BooleanDtype()}
     frame = table.to_pandas(date_as_object=False)
     for name, column in zip(table.column_names, table.columns):
-        holes = column.null_count and column.type in (pa.int64(), pa.bool_())
-        container = "nullable" if holes else ""
-        if (kept := kind.containers.get(name)) in mappers:
-            container = str(kept)
-        if name in categories:
-            frame[name] = _to_dictionary(column, categories[name]).to_pandas()
-        elif container:
-            to_type = mappers[container]
-            frame[name] = column.to_pandas(date_as_object=False, types_mapper=to_type)
+        if column.null_count and column.type in nullable:
+            frame[name] = column.to_pandas(types_mapper=nullable.get)
     stamp = (table.schema.metadata or {}).get(STAMP_KEY, b"").decode()
     if stamp not in ("", PRIVATE):
         frame.attrs[STAMP_KEY.decode()] = stamp
     return frame
-
-
-def _to_dictionary(column: pa.ChunkedArray, listed: ColumnBase) -> pa.DictionaryArray:
-    """Return the positions of values among the listed ones, as a dictionary; missing is null."""
-    values = pa.array(listed.listed)
-    codes = pc.index_in(column, value_set=values).combine_chunks()
-    return pa.DictionaryArray.from_arrays(codes, values, ordered=listed.has_order)

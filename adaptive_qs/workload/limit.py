@@ -15,19 +15,8 @@ from adaptive_qs.workload.workload import LEAST_WEIGHT, MOST_WEIGHT, Workload
 
 Array = NDArray[np.float64]
 
-# The requested marginals and their sub-marginals may be measured. Sizes, weights and ceilings, not
-# rows, decide which are left out:
-# 1. every single column stays;
-# 2. a marginal with more cells than memory has room for is left out;
-# 3. the others are ranked: by weight per cell, where a marginal has the weights of all requested
-#    ones that contain it; then the fewest cells, the fewest columns, the order of the schema. The
-#    first pair of every column comes before all else;
-# 4. they stay in this order as long as their number and their cells together are within the
-#    ceilings.
-#
-# A marginal has no less weight and fewer cells than any that contains it, so all that is inside one
-# that stays, stays. What is left out hands its weight in equal parts to the marginals of one column
-# less in it, and these on, until they reach such as stay: columns keep the weight that they had.
+# Sizes, weights and ceilings, not rows, decide which of the requested marginals and of those inside
+# them may be measured. The rules: docs/scaling.md, "Dropped marginals".
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,17 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pytest
+
+import adaptive_qs
 
 from .conftest import done
+
+
+@pytest.mark.parametrize("kind", ["schema", "tables", "workload"])
+def test_the_published_json_schemas_are_printed(run, kind):
+    (file,) = Path(adaptive_qs.__file__).parent.glob(f"*/{kind}.schema.json")
+    assert done(run("schema", "json-schema", kind)).out == file.read_text()
 
 
 def test_long_lists_keep_their_ends_and_ask_for_groups(run):
@@ -26,21 +35,28 @@ def test_whole_numbers_are_integers_however_they_are_spelled(run):
     rng = np.random.default_rng(0)
     incomes = rng.lognormal(10, 1, 600).astype(int) * (rng.random(600) > 0.1)
     rows = [
-        f"{income},{income / 100:.2f},{rate:.3f}" for income, rate in zip(incomes, rng.random(600))
+        f"{income},{income / 100:.2f},{rate:.3f},{(k % 30 + 1) * 10_000}".replace(
+            ",100000", ",1e+05"
+        )
+        for k, (income, rate) in enumerate(zip(incomes, rng.random(600)))
     ]
-    rows[5:7] = ["2e+05,1.5E3,1e-04", "-1.20e1,2.5e-1,0.5"]
-    Path("t.csv").write_text("\n".join(["income,price,rate", *rows]) + "\n")
+    rows[5:7] = ["2e+05,1.5E3,1e-04,2e+05", "-1.20e1,2.5e-1,0.5,10000"]
+    Path("t.csv").write_text("\n".join(["income,price,rate,limit", *rows]) + "\n")
     done(run("schema", "init", "t.csv", "--out", "p.json"))
-    income, price, rate = json.loads(Path("p.json").read_text())["columns"]
+    income, price, rate, limit = json.loads(Path("p.json").read_text())["columns"]
     assert income["type"] == "integer"
     assert (price["decimals"], rate["decimals"]) == (2, 4)
+    assert limit["exponents"]  # as R writes them, so that pandas reads the same type
     for column, unit in ((income, 1), (price, 100), (rate, 10_000)):
         ends = column.get("bin_starts") or column["edges"]
         assert all(abs(end * unit - round(end * unit)) < 1e-9 for end in ends)
     words = ["--schema", "p.json", "--rho", "1", "--unreviewed-schema", "--out", "o.csv"]
     done(run("synthesize", "t.csv", *words))
     table = pd.read_csv("o.csv", dtype=str)
-    assert table.income.str.fullmatch(r"-?[0-9]+").all()
+    assert table.income.str.fullmatch(r"-?[0-9]+|[1-9](\.[0-9]+)?e\+0[5-9]").all()
+    assert (
+        {"1e+05", "2e+05"} < {*table.limit} < {"1e+05", "2e+05", "3e+05", *map(str, range(10**6))}
+    )
     assert table.price.str.fullmatch(r"-?[0-9]+(\.[0-9]{1,2})?").all()
     assert table.rate.str.fullmatch(r"[0-9](\.[0-9]{1,4})?").all()
 

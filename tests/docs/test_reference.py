@@ -42,7 +42,7 @@ FOREIGN |= {
 """Options of other programs on the pages, and of ours that no command lists."""
 MADE = ["--schema", "schema.json", "--epsilon", "1", "--json"]
 COMPARED = ["evaluate", "visits.csv", "t.csv", "--schema", "schema.json", "--json"]
-MODELS = ["--target", "reason", "--rule", "reason determines insured"]
+MODELS = ["--target", "reason", "--rule", "reason determines insured", "--disclose", "age"]
 KEPT = ["--release", "l.zip", "--out", "lt.csv"]
 LEDGERS = "v.ledger", "w.ledger"
 RUNS = {

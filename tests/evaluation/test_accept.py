@@ -100,20 +100,24 @@ def test_the_exit_code_says_whether_all_are_met(tmp_path, capsys):
     TRUE.to_csv(tmp_path / "t.csv", index=False)
     MADE.assign(weight=MADE.weight // 2 // 10 * 10 + 300).to_csv(tmp_path / "far.csv", index=False)
     command = ["evaluate", str(tmp_path / "t.csv"), "--schema", str(SCHEMA), "--ways", "1"]
-    command += ["--accept", str(CRITERIA)]
+    command += ["--disclose", "sex, month", "--accept", str(CRITERIA)]
     assert main([*command, str(tmp_path / "far.csv"), "--report", str(tmp_path / "r.html")]) == 5
     said = capsys.readouterr().out
     assert "Acceptance criteria" in said
     assert "NOT MET" in said
     assert "Not met, " in said.split("Whole rows")[0]
-    assert "NOT MET" in (tmp_path / "r.html").read_text()
+    page = (tmp_path / "r.html").read_text()
+    assert "NOT MET" in page
+    assert "Rows in combinations of fewer than k rows" in page
     loose = json.loads(CRITERIA.read_text())
     loose["criteria"] = [{**each, "limit": 1e6} for each in loose["criteria"]]
     (tmp_path / "loose.json").write_text(json.dumps(loose))
     command[-1] = str(tmp_path / "loose.json")
     MADE.to_csv(tmp_path / "made.csv", index=False)
     assert main([*command, str(tmp_path / "made.csv"), "--json"]) == 0
-    printed = json.loads(capsys.readouterr().out)["criteria"]
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["disclosure"]["guesses"][0].keys() >= {"column", "synthetic", "control"}
+    printed = printed["criteria"]
     assert len(printed) == len(loose["criteria"])
     assert all(each["met"] and each["limit"] == 1e6 for each in printed)
 

@@ -155,6 +155,7 @@ def test_the_report_has_a_page_per_table_whose_links_lead_somewhere(containers, 
         (["true.csv", "made.csv/homes.csv"], "is one table"),
         (["true.csv", "made.csv", "--rule", "income < 3"], "--rule is for one table"),
         (["true.csv", "made.csv", "--ways", "1"], "--ways is for one table"),
+        (["true.csv", "made.csv", "--disclose", "age"], "--disclose is for one table"),
         (["true.csv", "made.csv", "--report", "look.txt"], "look.txt"),
     ],
 )

@@ -95,9 +95,9 @@ def test_profiles_are_the_shares_by_hour_weekday_and_month():
     assert "hour of pickup (" in moved.findings["profiles"].said
     assert moved.verdict.uses["single columns"] != "good"
     (tips,) = moved.group_means.requested
-    assert (tips.by, tips.labels[0], len(tips.labels)) == ("hour of pickup", "01:00", 24)
+    assert (tips.by, tips.labels[0], len(tips.labels)) == ("hour of pickup", "01:00", 23)
     hours = TRUE.groupby(TRUE.pickup.dt.hour).tip.mean()[1:]
-    assert tips.means[0, :-1] == pytest.approx(hours.to_numpy())
+    assert tips.means[0] == pytest.approx(hours.to_numpy())
 
 
 def test_frequent_values_have_their_shares_of_all_rows():
@@ -142,7 +142,7 @@ def test_dates_are_compared_in_days():
     later = TRUE.assign(**{"birth date": TRUE["birth date"] + pd.Timedelta(days=3_000)})
     found = evaluate(TRUE, later, SCHEMA, 1)
     text = str([[*found.findings["group_means"].figures[0].texts(99)]])
-    assert text.count("+3000.0 days") >= 8
+    assert text.count("+3,000 days") >= 8
 
 
 def test_requested_comparisons_show_all_groups_with_dates_in_days():

@@ -32,8 +32,9 @@ def test_the_curves_are_the_most_likely_ones():
     counts, weights = rng.uniform(5, 60, CODES), rng.uniform(0.01, 0.1, (2, CODES))
     kept, rest, doubt = rng.uniform(0.2, 1, (2, CODES)), np.array([150.0, 170.0]), np.full(2, 20.0)
     strengths, logs = np.array([5.0, 0.5]), np.full((2, CODES), 3.0)
+    fit = walk._Fit(counts, strengths, weights, kept, rest, doubt)
     for _ in range(20):
-        logs, variances, log_det = walk._climb(counts, strengths, weights, kept, rest, doubt, logs)
+        logs, variances, log_det = walk._climb(fit, logs)
     for k, strength in enumerate(strengths):
 
         def off(logs, k=k, strength=strength):

@@ -11,6 +11,7 @@ import pytest
 from adaptive_qs.domain import Attribute, Domain
 from adaptive_qs.levels import Grouping
 from adaptive_qs.loop.budget import LoopSettings
+from adaptive_qs.loop.candidates import Candidates, CandidateSet
 from adaptive_qs.loop.estimates import ImpliedPairs
 from adaptive_qs.residual import ReferenceModel, centered, decompose
 from adaptive_qs.workload.workload import Workload
@@ -89,3 +90,24 @@ def test_pairs_that_others_imply_are_left_to_the_fit(monkeypatch):
         measured.append({each.clique for each in rounds if len(each.clique) > 1})
     few, many = map(len, measured)
     assert few < 0.8 * many
+
+
+@pytest.mark.parametrize("groupings", [(), (Grouping(0, (0, 0, 0, 1, 1, 1)),)])
+def test_a_light_triple_waits_for_the_pairs_that_are_asked_for(groupings):
+    domain = replace(domain_of(6, 5, 4, 3), groupings=groupings)
+    weights = {**Workload.all_ways(domain, 2).weights, (0, 1, 2): 0.02, (1, 2, 3): 0.6}
+    every = CandidateSet(Workload(domain, weights), domain, lambda _: 1.0)
+    candidates = Candidates(every, {}, 1.0, 2**20)
+    light = [c for c in every.cliques if domain.columns(c) == (0, 1, 2)]
+
+    def waiting():
+        return [c for c, ready in zip(every.cliques, candidates.ready) if not ready]
+
+    assert waiting() == light
+    assert not candidates.open[[every.cliques.index(c) for c in light]].any()
+    first = light[-1][0]  # at the coarser level, if there is one
+    for pair in ((first, 1), (1, 2)):
+        candidates.add({pair: 1.0})
+    assert waiting() == light
+    candidates.add({(first, 2): 1.0})
+    assert waiting() == light[:-1]

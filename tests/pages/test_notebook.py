@@ -58,14 +58,14 @@ def test_a_bar_in_a_terminal_is_one_line(monkeypatch):
     stream = Terminal()
     monkeypatch.setattr(sys, "stderr", stream)
     bar = ProgressBar()
-    for done in range(0, 101):
-        bar("read", done, 100)
+    for done in range(0, 10_001):
+        bar("read", done, 10_000)
     bar("fit", 0, 0)
     lines = stream.getvalue().split("\r")[1:]
-    assert lines[0].startswith("reading the table: 0 %, 0.0 s")
+    assert lines[0].startswith("reading the table: 0 %")
     assert any(line.startswith("reading the table: 100 %") for line in lines)
     assert lines[-1].startswith("fitting the table: 0 %")
-    assert len(lines) < 50  # not every report
+    assert len(lines) == 102  # not every report
     assert "\n" not in stream.getvalue()
 
 

@@ -372,6 +372,22 @@ PROPOSED = {
     "tail": (np.round(1e3 * (RNG.pareto(1.2, N) + 1), 2), {"outside": "refuse"}, ""),
 }  # fmt: skip
 PROPOSED |= {
+    "never": (
+        np.where(np.arange(N) % 9, DAYS.strftime("%d.%m.%Y"), "31.12.9999"),
+        {"missing": ["31.12.9999"], **SPAN}, "far from all others",
+    ),
+    "latitude": (
+        np.where(np.arange(N) % 9, [f"52.{k:03}" for k in range(N)], "0"), {"missing": ["0"]},
+        "missing value",
+    ),
+    "insurer": (["AOK", "TK", "999"] * 200, {"missing": ["999"]}, ""),
+    "kg": (
+        np.where(np.arange(N) % 9, [f"{60 + k / 10:.1f}" for k in range(N)], "-1"),
+        {"missing": ["-1"], "fixed_decimals": 1}, "missing value",
+    ),
+    "violation_code": ([10, 21, 62] * 200, {"ordered": False}, ""),
+}  # fmt: skip
+PROPOSED |= {
     str(labels): (labels * (N // 2), {"values": tuple(labels)}, "")
     for labels in (["a,b", "c"], ["1-2", "3-4"], ["v1.2.3", "v1.2.4"], ["5 kg", "7 kg"],
                    ["12:x", "y"])

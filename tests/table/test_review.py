@@ -105,7 +105,7 @@ def test_the_owner_is_shown_what_of_the_rows_generated_cells_and_clipped_limits_
     schema = propose(TABLE.assign(key=keys, town="Bonn", fee=fees))
     asked = {topic: " ".join(lines) for topic, lines, _ in list_questions(schema)}
     assert "AB12000{999}" in asked["publish"]
-    assert "town: the same value in every row; Bonn" in asked["publish"]
+    assert "town: the same value in every row (comes back as Bonn)" in asked["publish"]
     assert "fee: 20 to 59, clipped beyond (occur in the rows)" in asked["limits"]
 
 

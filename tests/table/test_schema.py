@@ -228,10 +228,9 @@ def test_check_schema_gives_advice():
         "wider": wide,
         "one": {"type": "categorical", "values": ["x"]},
         "case": {"type": "categorical", "values": ["Male", "male"]},
-        "codes": {"type": "categorical", "values": [1, 2]},
         "order": {"type": "categorical", "values": [2, 1], "ordered": True},
     }
     advice = check_schema(schema_of(columns))
-    for hint in ("100000 codes", "together", "'one'", "'Male'", "'codes'", "'order'"):
+    for hint in ("100000 codes", "together", "'one'", "'Male'", "'order'"):
         assert any(hint in line for line in advice)
     assert check_schema(Schema.load(sample_dataset().schema)) == ()

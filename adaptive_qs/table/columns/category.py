@@ -233,9 +233,7 @@ class CategoricalColumn(ColumnBase):
             other = folded.setdefault(value.casefold(), value)
             if other != value:
                 advice.append(f"has values that differ in case only: {other!r} and {value!r}")
-        if self._lists_integers and not self.ordered:
-            advice.append("lists integers but is not ordered: add ordered if they are a scale")
-        elif self._lists_integers and list(self.values) != sorted(self.values):
+        if self._lists_integers and self.ordered and [*self.values] != sorted(self.values):
             advice.append("is ordered but its integers do not ascend: sort them")
         return advice
 

@@ -105,6 +105,11 @@ class MomentColumn(RangeColumn):
         """First and last second of min .. max, since 1970."""
         return to_seconds(self.min), to_seconds(self.max)
 
+    @property
+    def by_years(self) -> bool:
+        """Whether a period is a year or several."""
+        return _MONTHS.get(self.granularity, 0) >= 12
+
     def period(self, moment: dt.date) -> int:
         """Return the number of whole periods from 1970 to a moment."""
         return find_period(moment, self.granularity)
@@ -374,6 +379,9 @@ def _periods(profile: Profile, way: str | None, span: Span) -> dict[str, Any]:
         limit = binning.hours_for if unit == "hour" else binning.periods_for
         if find_period(last, unit) - find_period(first, unit) < limit(profile.filled):
             break
+    if unit in _MONTHS and _MONTHS[unit] >= 12:  # whole years
+        first = dt.datetime(first.year, 1, 1)
+        last = dt.datetime(last.year, 12, 31, 23, 59, 59)
     ends = (first.date(), last.date()) if span.days else (first, last)
     content = {
         "type": _kind(span),

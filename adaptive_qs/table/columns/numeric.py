@@ -25,7 +25,7 @@ from adaptive_qs.table.columns.base import (
 )
 from adaptive_qs.table.columns.binned import Learnt, NumberColumn
 from adaptive_qs.table.columns.category import MAX_EXACT, CategoricalColumn, Integer64
-from adaptive_qs.table.text import read_integer
+from adaptive_qs.table.text import read_integer, with_exponent
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -54,6 +54,8 @@ class IntegerColumn(NumberColumn):
     """First value of every bin, ascending, the first one being min."""
     step: Annotated[int, Field(ge=2, lt=10**18)] | None = None
     """Decoded values are multiples of this number, which every bin holds; others can be read."""
+    exponents: bool = False
+    """Whether CSV has whole numbers as R writes them: 1e+05 where that is shorter."""
     heaps: tuple[Integer64, ...] = ()
     learnt: Annotated[tuple[Learnt, ...], Field(min_length=1)] | None = None
     """What was learnt from private rows and paid for, as the program notes it."""
@@ -161,6 +163,14 @@ class IntegerColumn(NumberColumn):
         else:
             codes = np.searchsorted(np.array(self.starts), inside, side="right") - 1
         return self._refused(codes, readable, inside == numbers)
+
+    def csv_texts(self, values: pa.Array) -> pa.Array:
+        """Return values as CSV has them."""
+        if self.exponents:
+            coded = values.cast(pa.string()).dictionary_encode()
+            texts = pa.array(map(with_exponent, coded.dictionary.to_pylist()), pa.string())
+            values = texts.take(coded.indices)
+        return super().csv_texts(values)
 
     def from_amounts(self, amounts: NDArray[np.float64]) -> pa.Array:
         """Return values for amounts; null for NaN."""
@@ -335,20 +345,13 @@ class NumericColumn(NumberColumn):
 
     @property
     def summary(self) -> str:
-        """The range, also in orders of magnitude if they are many, and the bins."""
+        """The range and the bins."""
         if self.is_unlearnt:
             return TO_BE_LEARNT
         low, high = self.bin_edges[0], self.bin_edges[-1]
-        single = self._single_values()
-        own = [f"{value:.9g}" for value in single if value is not None]
-        if self.grid is not None:
-            high = self.grid[1][-1] / 10 ** (self.decimals or 0)
-        closed = [value is not None and self.grid is None for value in single]
-        ends = [low, *(edge for edge, end in zip(self.bin_edges[1:], closed) if not end)]
-        sizes = [abs(edge) for edge in ends if edge]
-        orders = math.log10(max(sizes)) - math.log10(min(sizes)) if sizes else 0
-        wide = f", {orders:.0f} orders of magnitude," if orders >= 6 else ""
-        return self._describe_range(f"{low:.9g} to {high:.9g}{wide}", True, own)
+        own = [f"{value:.9g}" for value in self._single_values() if value is not None]
+        high = self.grid[1][-1] / 10 ** (self.decimals or 0) if self.grid else high
+        return self._describe_range(f"{low:.9g} to {high:.9g}", True, own)
 
     def _single_values(self) -> list[float | None]:
         """Return the value of each bin that has only one, None for the others."""
