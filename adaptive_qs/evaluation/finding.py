@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_qs.errors import DataError, InputError
+from adaptive_qs.errors import DataError
 from adaptive_qs.evaluation.rules import (
     GLANCE,
     Determination,
@@ -21,7 +21,7 @@ from adaptive_qs.evaluation.rules import (
     check_rules,
     equivalent_texts,
     is_equation,
-    limits_rule,
+    limits_by,
     parse_rule,
     row_values,
     rows_determined,
@@ -37,8 +37,8 @@ from adaptive_qs.table.grammar import written, written_value
 from adaptive_qs.table.schema import DeclaredRule, Schema
 
 WIDE, MOST_WIDE, MOST_FOUND, MOST_TRIED = 20, 30, 10, 60
-"""Number of columns of a wide table, maximum number of rules that are found in a wide and in a
-narrower one, and of candidates of each kind that are checked in all rows."""
+"""Number of columns of a wide table, maximum numbers of rules that are found in a wide and in a
+narrower one, and of candidates of each kind."""
 LEAST_BROKEN, LEAST_CROSSED = 0.01, 0.1
 """Least part of the rows that would break a rule if the columns were independent, and the same of a
 comparison of columns on different scales, which can be numbers of different things."""
@@ -51,9 +51,6 @@ second is the same for a single value in a list, of which a table has fewer."""
 MOST_ROWS, MOST_NUMBERS, MOST_LISTED, MOST_VALUES = 100_000, 40, 6, 12
 """Maximum number of rows and of columns in which rules are found, of values that a condition lists,
 and of values of a column of which each can be a condition."""
-LEAST_OUTSIDE, GRID = 0.5, 20
-"""Least part of independent rows outside the limits that a category has for a number, and number of
-steps to which such limits are rounded, at least, along the range of the number."""
 MOST_KEYS = 2_000
 """Maximum number of values of a determining column."""
 
@@ -75,9 +72,8 @@ def found_rules(
     orders = _orders(joint, schema)
     equal = {frozenset(rule.names) for rule, _ in orders if " = " in rule.text}
     keys = [each for each in _dependencies(views) if frozenset(each.names) not in equal]
-    limits = _limits(views, {rule.names for rule in keys})
-    settled = {frozenset(rule.names) for rule in (*limits, *(rule for rule, _ in orders))}
-    listed: list[Rule] = [*keys, *limits]
+    listed: list[Rule] = [*keys, *_limits(views, {rule.names[-1] for rule in keys})]
+    settled = {frozenset(rule.names) for rule in (*listed, *(rule for rule, _ in orders))}
     found = [*orders, *zip(listed, check_rules(joint, listed, "found"))]
     texts = [*_equations(joint.pair, schema), *_spans(views), *_implied(views, keys, settled)]
     found += [each for text in texts if (each := _telling(joint, schema, text))]
@@ -157,66 +153,18 @@ def _dependencies(views: Sequence[_View]) -> list[Determination]:
     return [Determination((i,), j, (names[i], names[j])) for i, j in best]
 
 
-def _limits(views: Sequence[_View], keys: Collection[tuple[str, ...]]) -> list[Predicate]:
-    """Return for each number the category, if any, inside whose values it varies least.
-
-    Independent rows are mostly outside the limits, and few rows are outside those that the others
-    of their category have. The limits are the extremes, rounded outwards.
-    """
-    found = []
+def _limits(views: Sequence[_View], determined: Collection[str]) -> Iterator[Predicate]:
+    """Yield for each number the limits, if any, by the category that tells most of it."""
+    keys = [view for view in views if not (view.column.measured or view.column.name in determined)]
     for number in views:
-        exact = number.exact and number.column.kind == "numbers"
-        if not exact or number.distinct <= MOST_VALUES:
+        if not number.exact or number.column.kind != "numbers" or number.distinct <= MOST_VALUES:
             continue
-        amounts, best = np.asarray(number.amounts), LEAST_OUTSIDE
-        power = np.floor(np.log10(np.ptp(amounts[number.known]) / GRID))
-        digits = -int(max(power, np.ceil(np.log10(number.column.resolution or 1.0))))
-        chosen: Predicate | None = None
-        for key in views:
-            free = not key.column.measured and (key.column.name, number.column.name) not in keys
-            if not free or not 1 < len(key.occupied) <= MOST_KEYS:
-                continue
-            limits = _Inside.of(key.codes, amounts * 10.0**digits, key.known & number.known)
-            if limits.outside > best and limits.alone <= LEAST_BROKEN:
-                best, labels = limits.outside, [key.labels[code] for code in limits.codes]
-                ends = (
-                    [f"{k / 10.0**digits:.{max(digits, 0)}f}" for k in each] for each in limits.ends
-                )
-                text, table = f"{key.name} limits {number.name}", tuple(zip(labels, *ends))
-                with contextlib.suppress(InputError):  # of too many cells
-                    chosen = limits_rule(text, table, number.schema)
-        found += [chosen] if chosen else []
-    return found
-
-
-class _Inside(NamedTuple):
-    """The limits of a number inside each value of a category, in steps.
-
-    Attributes:
-        codes: of the category.
-        ends: the least and the greatest step of each.
-        outside: share of independent rows that would be outside.
-        alone: share of the rows that are outside the limits of the others with their value.
-    """
-
-    codes: NDArray[np.intp]
-    ends: NDArray[np.float64]
-    outside: float
-    alone: float
-
-    @classmethod
-    def of(cls, codes: NDArray[np.int64], steps: NDArray[np.float64], rows: Mask) -> _Inside:
-        """Return the limits in some rows."""
-        order = np.lexsort((steps[rows], codes[rows]))
-        steps, every = steps[rows][order], np.sort(steps[rows])
-        values, first, counts = np.unique(codes[rows][order], return_index=True, return_counts=True)
-        last, several = first + counts - 1, (counts > 1).astype(np.int64)
-        low, high = np.floor(steps[first]), np.ceil(steps[last])
-        inside = np.searchsorted(every, high, "right") - np.searchsorted(every, low)
-        alone = (np.floor(steps[first + several]) > low) | (several == 0)
-        number = alone.sum() + np.count_nonzero(np.ceil(steps[last - several]) < high)
-        outside = 1 - float(counts @ inside) / len(steps) ** 2
-        return cls(values, np.stack([low, high]), outside, float(number) / len(steps))
+        amounts, found = np.asarray(number.amounts), []
+        for key in keys:
+            if 1 < len(key.occupied) <= MOST_KEYS and (rows := key.known & number.known).any():
+                sides = key.codes[rows], amounts[rows]
+                found.append(limits_by(key.column, number.column, *sides, key.schema))
+        yield from [rule for _, rule in sorted(filter(None, found), key=lambda each: each[0])[-1:]]
 
 
 # Columns as conditions see them.
@@ -451,8 +399,7 @@ def _causes(place: int, view: _View, target: _Fact) -> Iterator[_Fact]:
 def _is_sharp(view: _View, fact: _Fact, target: _Fact) -> bool:
     """Return whether just beyond a limit, many rows are as they are not within it.
 
-    Towards the end of a spread-out group its rows become rare: that the longitudes of a town begin
-    at some degree is no rule.
+    Towards the end of a spread-out group, its rows become rare.
     """
     if fact.form != "limit" or view.amounts is None:
         return True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import combinations, permutations
 from typing import Any, Literal, NamedTuple
@@ -289,10 +290,42 @@ def parse_rule(text: str, schema: Schema) -> Rule:
     return _build_rule(text, meaning, schema)
 
 
-def limits_rule(text: str, table: Table, schema: Schema) -> Predicate:
-    """Return the rule that a category limits a number; raise InputError if it is none."""
-    ((_, condition),) = Ruleset.of(schema.columns, [(text, table)]).conditions
-    return Predicate(text, condition, schema, table)
+LEAST_OUTSIDE, MOST_ALONE, GRID = 0.5, 0.01, 20
+"""Least share of independent rows that are outside of limits by a category, and greatest share of
+the rows that are outside of those of the other rows; least number of steps, powers of ten to which
+limits are rounded, along the range of a number."""
+
+
+def limits_by(
+    key: ColumnBase, number: ColumnBase, codes: NDArray[Any], amounts: Any, schema: Schema
+) -> tuple[float, Predicate] | None:
+    """Return the limits of a number inside each value of a category: extremes, rounded outwards.
+
+    Also return the share of independent rows that are outside; None if the limits tell too little.
+    """
+    power = np.floor(np.log10(max(np.ptp(amounts), 1e-300) / GRID))
+    digits = -int(max(power, np.ceil(np.log10(number.resolution or 1.0))))
+    steps = amounts * 10.0**digits
+    ordered, every = steps[np.lexsort((steps, codes))], np.sort(steps)
+    values, counts = np.unique(codes, return_counts=True)
+    last, more = np.cumsum(counts) - 1, (counts > 1).astype(np.int64)
+    first = last - counts + 1
+    low, high = np.floor(ordered[first]), np.ceil(ordered[last])
+    inside = np.searchsorted(every, high, "right") - np.searchsorted(every, low)
+    outside = 1 - float(counts @ inside) / len(steps) ** 2
+    alone = (
+        (np.floor(ordered[first + more]) > low) | (more == 0),
+        np.ceil(ordered[last - more]) < high,
+    )
+    if outside < LEAST_OUTSIDE or np.sum(alone) > MOST_ALONE * len(steps):
+        return None
+    labels = np.array(key.labels_of_codes(), dtype=object)[values]
+    ends = ([f"{k / 10.0**digits:.{max(digits, 0)}f}" for k in each] for each in (low, high))
+    text, table = f"{written(key.name)} limits {written(number.name)}", tuple(zip(labels, *ends))
+    with suppress(InputError):  # of too many cells
+        ((_, condition),) = Ruleset.of(schema.columns, [(text, table)]).conditions
+        return outside, Predicate(text, condition, schema, table)
+    return None
 
 
 def declared_rules(schema: Schema) -> list[Rule]:

@@ -79,27 +79,27 @@ class Rule:
     @property
     def headings(self) -> tuple[str, ...]:
         """What the columns of its table are."""
-        if not isinstance(self.meaning, Limits):
-            return self.meaning.columns()
-        right = self.meaning.right
-        return self.meaning.left, f"{right} from", f"{right} to"
+        *lefts, right = self.meaning.columns()
+        ends = (f"{right} from", f"{right} to") if isinstance(self.meaning, Limits) else (right,)
+        return (*lefts, *ends)
 
     def with_limits(self, columns: Columns) -> Rule:
         """Return the rule with the limits of its table; raise InputError if these are none."""
         if not (isinstance(self.meaning, Limits) and self.table):
             return self
-        names, found = (self.meaning.left, *[self.meaning.right] * 2), {}
+        left, right = self.meaning.columns()
+        found: dict[float, tuple[float, float]] = {}
         for row in self.table:
-            read = [columns[name].read_amount(value) for name, value in zip(names, row)]
-            key, low, high = (amount for amount in (*read, None, None, None)[:3])
-            if key is None or low is None or high is None or key in found or low > high:
+            read = [columns[name].read_amount(v) for name, v in zip((left, right, right), row)]
+            known = [amount for amount in read if amount is not None]
+            if not 3 == len(row) == len(known) or known[0] in found or known[1] > known[2]:
                 raise InputError(
-                    f"rule {self.text!r}: {', '.join(row)} in its table is no value of "
-                    f"{names[0]!r}, named once, with the least and greatest of {names[1]!r}"
+                    f"rule {self.text!r}: {', '.join(row)} in its table is no value of {left!r}, "
+                    f"named once, with the least and the greatest of {right!r}"
                 )
-            found[key] = low, high
+            found[known[0]] = known[1], known[2]
         keys, ends = np.array(sorted(found)), np.array([found[key] for key in sorted(found)])
-        return replace(self, meaning=Limits(names[0], names[1], keys, ends[:, 0], ends[:, 1]))
+        return replace(self, meaning=Limits(left, right, keys, ends[:, 0], ends[:, 1]))
 
 
 @dataclass(frozen=True, eq=False)
