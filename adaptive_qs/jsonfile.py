@@ -118,7 +118,6 @@ class Complaint(NamedTuple):
     """
 
     where: list[str | int]
-    kind: str
     message: str
 
     def line(self, place: str, where: Sequence[str | int]) -> str:
@@ -153,7 +152,7 @@ def first_complaint(error: ValidationError) -> Complaint:
         message = words.format(**context | {"tag": _short(context.get("tag"))})
         if first["type"] in _BOUNDS:
             message += f", not {_short(first['input'])}"
-    return Complaint(where, first["type"], message)
+    return Complaint(where, message)
 
 
 def _short(value: Any) -> str:

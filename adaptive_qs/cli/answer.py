@@ -156,8 +156,6 @@ def list_rows(plan: BatchPlan, cells: io.Row) -> list[io.Row]:
     needs = f"about {forecast.memory_bytes / 2**20:,.0f} MB and {forecast.seconds:.1f} seconds"
     return [
         *shared_rows(plan, plan.target),
-        io.protects(plan.target.unit),
-        ("attacks", plan.target.unit.describe_guess(plan.target.advantage)),
         ("lower bound", f"{bound} for any {kind}; gap {gap} of the squared error"),
         ("largest", largest),
         cells,
@@ -205,22 +203,18 @@ def answer(data: PrivateTable = None, *, options: Options) -> None:
 
     from adaptive_qs.answering.api import check_answers, read_answers
     from adaptive_qs.answering.measure import interval_factor
-    from adaptive_qs.machine import PhaseClock
     from adaptive_qs.table.schema import Schema
 
     interval_factor(confidence)
     described = Schema.load(schema, options.max_memory)
-    with naming_queries(options.queries), io.progress_bars() as bars:
-        clock = PhaseClock(bars)
+    with naming_queries(options.queries), io.progress_bars() as clock:
         checked = check_answers(described, spec, options, clock)
         io.show_warnings(checked, schema)
         answers = read_answers(checked, source, clock)
         show_limits(answers.plan, options)
         rows = answers.write(out, confidence, kind, replacing)
-    if options.as_json:
-        io.emit_json(_list_answer_fields(answers, out, rows, confidence))
-    else:
-        io.emit_rows("Done.", _list_answer_rows(answers, out, rows, confidence))
+    what = answers, out, rows, confidence
+    io.conclude(options.as_json, _list_answer_fields(*what), _list_answer_rows(*what))
 
 
 def _list_answer_fields(

@@ -23,12 +23,13 @@ from adaptive_qs.cli.options import (
     workload_spec,
 )  # fmt: skip
 from adaptive_qs.errors import InputError
+from adaptive_qs.machine import PhaseClock, plan_workers
 from adaptive_qs.run.options import OUTPUT, MachineOptions, Option
+from adaptive_qs.table.files import atomic_writer
 
 if TYPE_CHECKING:
     from adaptive_qs.evaluation.evaluation import Evaluation
     from adaptive_qs.evaluation.keys import SetEvaluation
-    from adaptive_qs.machine import PhaseClock
 
 
 def _html_path(name: str, path: Path) -> Path:
@@ -105,11 +106,9 @@ def evaluate(
     _check_files(true, synthetic, options)
 
     from adaptive_qs.evaluation.evaluation import evaluation_page, titled_findings
-    from adaptive_qs.machine import PhaseClock
 
     pages: dict[Path, str] = {}
-    with io.progress_bars() as bars:
-        clock = PhaseClock(bars)
+    with io.progress_bars() as clock:
         result = _compare(true, synthetic, options, clock)
         clock.start("verdict")
         verdict = result.verdict
@@ -141,8 +140,6 @@ def evaluate(
 def _write_pages(
     pages: Mapping[Path, str], options: Options, clock: PhaseClock
 ) -> Mapping[str, float]:
-    from adaptive_qs.table.files import atomic_writer
-
     for path, text in pages.items():
         with atomic_writer(path, options.force) as file:
             file.write(text.encode())
@@ -180,7 +177,6 @@ def _check_files(private: Path, synthetic: Path, options: Options) -> None:
 
 def _compare(private: Path, synthetic: Path, options: Options, clock: PhaseClock) -> Evaluation:
     from adaptive_qs.evaluation.evaluation import evaluate as compare
-    from adaptive_qs.machine import plan_workers
     from adaptive_qs.table.schema import Schema
 
     threads = plan_workers(options.workers)
@@ -232,7 +228,6 @@ def _evaluate_set(true: Path | None, synthetic: Path | None, options: Options) -
             raise InputError(f"--{name} is for one table, and the schema has several: remove it")
 
     from adaptive_qs.evaluation.keys import evaluate_set
-    from adaptive_qs.machine import PhaseClock
     from adaptive_qs.table.joined import locate_tables
     from adaptive_qs.table.tables import TableSet
 
@@ -240,8 +235,7 @@ def _evaluate_set(true: Path | None, synthetic: Path | None, options: Options) -
     first, second = (locate_tables(place, schema) for place in (true, synthetic))
     named = _name_pages(schema.names, options, [true, synthetic, *first.values(), *second.values()])
     pages: dict[Path, str] = {}
-    with io.progress_bars() as bars:
-        clock = PhaseClock(bars)
+    with io.progress_bars() as clock:
         result = evaluate_set(
             first, second, schema, seed=options.seed, workers=options.workers, progress=clock
         )

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from adaptive_qs.errors import AdaptiveQsError, SpentNote
-from adaptive_qs.machine import PhaseProgress, peak_memory_mb
+from adaptive_qs.machine import PhaseClock, peak_memory_mb
 from adaptive_qs.pages.words import PHASES, counted, join_first
 from adaptive_qs.pages.words import share as part_in_words
 
@@ -126,15 +126,16 @@ def emit_rows(title: str, rows: Sequence[Row]) -> None:
 def emit_columns(
     names: Sequence[str], rows: Sequence[Sequence[str]], figures: bool = False
 ) -> None:
-    """Write a table; its last column, with ``figures`` each numeric one, is right-aligned."""
+    """Write a table with numbers in the last column, with ``figures`` in any, right-aligned."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=True)
     for k, name in enumerate(names):
-        numbers = figures and k > 0 and all(row[k].lstrip("+-")[:1].isdigit() for row in rows)
-        right = numbers or k + 1 == len(names)
+        last = k + 1 == len(names)
+        numbers = k > 0 and all(row[k].lstrip("+-")[:1].isdigit() for row in rows)
+        right = last if figures and last else numbers and (figures or last)
         table.add_column(Text(name), overflow="fold", justify="right" if right else "left")
     for row in rows:
         table.add_row(*(Text(_printable(cell)) for cell in row))
@@ -234,37 +235,40 @@ def fail(text: str) -> None:
 
 
 @contextmanager
-def progress_bars() -> Iterator[PhaseProgress]:
-    """Show one bar per phase on stderr if it is a terminal.
+def progress_bars() -> Iterator[PhaseClock]:
+    """Yield a clock of phases, with a bar on stderr if it is a terminal.
 
     Each report also stops the command if a signal came.
     """
     if not sys.stderr.isatty():
-        yield lambda phase, done, total: check()
+        yield PhaseClock(lambda phase, done, total: check())
         return
-    from rich.progress import BarColumn, TaskID, TaskProgressColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn
     from rich.progress import Progress as Bars
 
     columns = (
         TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn()
     )  # fmt: skip
-    tasks: dict[str, TaskID] = {}
     with Bars(*columns, console=_console(error=True), transient=True) as bars:
+        bar = bars.add_task("starting", total=None)
 
         def report(phase: str, done: int, total: int) -> None:
             check()
-            if phase not in tasks:
-                for earlier in tasks.values():
-                    bars.update(earlier, visible=False)
-                tasks[phase] = bars.add_task(PHASES.get(phase, phase), total=total)
-            bars.update(tasks[phase], completed=done, total=total)
+            if (name := PHASES.get(phase, phase)) != bars.tasks[0].description:
+                bars.reset(bar, total=total, description=name)
+            bars.update(bar, completed=done, total=total)
 
-        yield report
+        yield PhaseClock(report)
+
+
+def conclude(as_json: bool, content: Mapping[str, Any], rows: Sequence[Row]) -> None:
+    """Write the result of a command: as JSON, or as names and values."""
+    emit_json(content) if as_json else emit_rows("Done.", rows)
 
 
 def _printable(text: str) -> str:
     """Replace control characters, which names of files and columns can contain."""
-    return "".join(c if c.isprintable() else "?" for c in text)
+    return "".join(c if c.isprintable() else "?" for c in text.replace("\u00a0", " "))
 
 
 def _line(prefix: str, text: str, style: str) -> None:

@@ -18,7 +18,7 @@ import typer
 from adaptive_qs.cli import io
 from adaptive_qs.errors import AdaptiveQsError, InputError
 from adaptive_qs.run.options import OUTPUT, PANELS, Field, Option, checked, read_options
-from adaptive_qs.table.files import inside, is_pattern, stamp_path
+from adaptive_qs.table.files import check_new, claimed, inside, is_pattern, stamp_path
 from adaptive_qs.workload import FAMILIES
 
 if TYPE_CHECKING:
@@ -230,8 +230,6 @@ def check_table(path: Path, force: bool) -> None:
 
 def check_file(path: Path, force: bool) -> None:
     """Refuse a path at which no file can or may be written."""
-    from adaptive_qs.table.files import check_new, claimed
-
     io.at_end.enter_context(claimed(path))
     check_new(path, force, "--force")
 

@@ -14,7 +14,7 @@ from adaptive_qs.cli import io
 from adaptive_qs.cli.options import check_file, check_release, check_table, with_sidecar
 from adaptive_qs.errors import InputError, reason
 from adaptive_qs.pages.words import counted
-from adaptive_qs.table.files import FORMATS, stamp_path
+from adaptive_qs.table.files import FORMATS, check_writable, stamp_path, stamped
 
 if TYPE_CHECKING:
     from adaptive_qs.machine import PhaseClock
@@ -107,7 +107,6 @@ class Outputs:
         Tables or the release replace files if ``table_force`` or ``release_force``.
         """
         from adaptive_qs.release.bundle import manifest_path
-        from adaptive_qs.table.files import check_writable
         from adaptive_qs.table.write import check_format, table_format
 
         folder = self.out if schema.is_set and not self.in_database else None
@@ -180,7 +179,6 @@ class Outputs:
         """Surround the writing of a file: yield what writes its stamp and sidecars at the end."""
         from adaptive_qs.privacy.events import Transcript
         from adaptive_qs.release.bundle import with_manifest
-        from adaptive_qs.table.files import stamped
 
         with ExitStack() as stack:
             writers = {

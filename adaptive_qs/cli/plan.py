@@ -161,8 +161,11 @@ SYNTHETIC = "Synthetic table (synthesize)"
 def _emit_plan(plan: BatchPlan, cells: Mapping[str, Any], lines: list[io.Row]) -> None:
     queries = counted(plan.queries, "query", "queries")
     about = f"{queries} about {counted(plan.workload.num_sets, 'set')} of columns"
-    io.emit_rows(SYNTHETIC, lines)
-    io.emit_rows(f"Answers (answer): {about}", list_rows(plan, list_cells(plan, cells)))
+    unit = plan.target.unit
+    attacks = unit.describe_guess(plan.target.advantage)
+    io.emit_rows(SYNTHETIC, [io.protects(unit), ("attacks", attacks), *lines])
+    heading = f"Counts with error bars (answer): {about}"
+    io.emit_rows(heading, list_rows(plan, list_cells(plan, cells)))
     io.emit_columns(
         ["epsilon", "privacy cost", name_error(plan)],
         [(f"{e:.4g}", f"{cost:.4g}", io.figure(rmse)) for e, cost, rmse in plan.by_epsilon()],

@@ -28,9 +28,10 @@ from adaptive_qs.cli.synthesize import (
     warn_of_tables,
 )  # fmt: skip
 from adaptive_qs.errors import InputError
+from adaptive_qs.machine import plan_workers
 from adaptive_qs.pages.words import counted
 from adaptive_qs.run.options import OUTPUT, MachineOptions, Option
-from adaptive_qs.table.files import FORMATS
+from adaptive_qs.table.files import FORMATS, PRIVATE, STAMP_KEY, atomic_writer, stamped
 from adaptive_qs.table.text import Formulas
 
 if TYPE_CHECKING:
@@ -59,7 +60,6 @@ def sample(release: ReleaseFile, *, options: SampleOptions) -> None:
     all rows below them.
     """
     where, kind = options.where, chosen_formulas(options.formulas, release)
-    from adaptive_qs.machine import PhaseClock, plan_workers
     from adaptive_qs.release.release import check_rows, chosen_seed
     from adaptive_qs.release.tables import ReleaseSet
     from adaptive_qs.run.memory import check_sample_rows
@@ -76,8 +76,7 @@ def sample(release: ReleaseFile, *, options: SampleOptions) -> None:
     if rows is None and not loaded.root.counted:
         for warning in loaded.warnings:
             io.warn(warning)
-    with io.progress_bars() as bars:
-        clock = PhaseClock(bars)
+    with io.progress_bars() as clock:
         clock.start("fit")
         drawn = loaded.draw(rows, seed, threads, clock, where)
         requested = {"seed": seed, "where": where}
@@ -85,13 +84,10 @@ def sample(release: ReleaseFile, *, options: SampleOptions) -> None:
     for warning in warn_of_tables(written):
         io.warn(warning)
     seconds, root = clock.stop(), written[loaded.schema.root]
-    if options.as_json:
-        content = {**io.pick(root, "rows", "share"), "contradictions": list_contradictions(written)}
-        if loaded.schema.is_set:
-            content["tables"] = {name: table.json() for name, table in written.items()}
-        content |= io.taken_json(seconds)
-        io.emit_json({**content, "seed_insecure": loaded.insecure})
-        return
+    content = {**io.pick(root, "rows", "share"), "contradictions": list_contradictions(written)}
+    if loaded.schema.is_set:
+        content["tables"] = {name: table.json() for name, table in written.items()}
+    content |= {**io.taken_json(seconds), "seed_insecure": loaded.insecure}
     lines = table_rows(written)
     if where is not None:
         lines.append(("where", f"{where} ({root.share:.2%} of all rows, by the model)"))
@@ -99,7 +95,7 @@ def sample(release: ReleaseFile, *, options: SampleOptions) -> None:
         ("privacy", "no budget spent (sampled from the release)"),
         ("seconds", f"{seconds['total']:.1f}"),
     ]
-    io.emit_rows("Done.", lines)
+    io.conclude(options.as_json, content, lines)
 
 
 def _warn_of_loaded(path: Path, loaded: Release) -> None:
@@ -143,15 +139,13 @@ def marginals(release: ReleaseFile, *, options: MarginalsOptions) -> None:
     check_distinct(with_sidecar(out), [release])
     check_table(out, options.force)
 
-    from adaptive_qs.machine import PhaseClock, plan_workers
     from adaptive_qs.release.release import Release, chosen_seed
 
     seed, threads = chosen_seed(options.seed), plan_workers(options.workers)
     loaded = Release.load(release, options.max_memory)
     _warn_of_loaded(release, loaded)
     named = [columns] if columns in loaded.workload.domain.names else columns.split(",")
-    with io.progress_bars() as bars:
-        clock = PhaseClock(bars)
+    with io.progress_bars() as clock:
         if options.fitted:
             (found,) = loaded.fitted_marginals([named], seed, threads, clock)
         else:
@@ -159,11 +153,11 @@ def marginals(release: ReleaseFile, *, options: MarginalsOptions) -> None:
         sampling = {"seed": seed} if options.fitted else {}
         _write_counts(found, out, loaded, kind, sampling, options.force)
     seconds = clock.stop()
-    if options.as_json:
-        content = {"columns": list(found.columns), "cells": found.counts.size}
-        content |= {**io.pick(found, "basis", "standard_error"), "out": str(out)}
-        io.emit_json({**content, **io.taken_json(seconds), "seed_insecure": loaded.insecure})
-        return
+    content = {
+        "columns": list(found.columns), "cells": found.counts.size,
+        **io.pick(found, "basis", "standard_error"), "out": str(out), **io.taken_json(seconds),
+        "seed_insecure": loaded.insecure,
+    }  # fmt: skip
     words = {"model": FITTED, "measured": MEASURED, "partly measured": PARTLY}[found.basis]
     lines = [
         ("counts", f"{out} ({counted(found.counts.size, 'cell')} of {' x '.join(found.columns)})"),
@@ -173,7 +167,7 @@ def marginals(release: ReleaseFile, *, options: MarginalsOptions) -> None:
     ]
     if (error := found.standard_error) is not None:
         lines.insert(2, ("error", f"standard error {io.figure(error)} rows in each cell"))
-    io.emit_rows("Done.", lines)
+    io.conclude(options.as_json, content, lines)
 
 
 def _write_counts(
@@ -181,7 +175,6 @@ def _write_counts(
     sampling: Mapping[str, Any], replacing: bool,
 ) -> None:  # fmt: skip
     from adaptive_qs.release.bundle import with_manifest
-    from adaptive_qs.table.files import STAMP_KEY, stamped
     from adaptive_qs.table.write import table_format, write_batches
 
     stamp = release.manifest.stamp
@@ -231,10 +224,8 @@ def dummy(
     No private row is read and no budget is spent. Every value is declared and every row meets the
     rules; otherwise columns are independent, and all values of a column equally frequent.
     """
-    from adaptive_qs.machine import PhaseClock
     from adaptive_qs.release.bundle import manifest_path
     from adaptive_qs.release.statement import FORMAT_VERSION
-    from adaptive_qs.table.files import atomic_writer
     from adaptive_qs.table.schema import UNREVIEWED, Schema, check_reviewed, is_unreviewed
     from adaptive_qs.table.write import write_table
 
@@ -258,19 +249,16 @@ def dummy(
         with atomic_writer(manifest_path(out), options.force) as file:
             file.write((json.dumps({**stated, "sha256": sha256}, indent=2) + "\n").encode())
 
-    with io.progress_bars() as bars:
-        clock = PhaseClock(bars)
+    with io.progress_bars() as clock:
         clock.start("draw")
         drawing = draw_dummy(described, rows, options.seed)
         formulas = chosen_formulas(options.formulas, schema)
         write_table(drawing.pages(), out, described, formulas, state, options.force)
     seconds = clock.stop()
-    if options.as_json:
-        io.emit_json({**stated, "out": str(out), **io.taken_json(seconds)})
-        return
+    content = {**stated, "out": str(out), **io.taken_json(seconds)}
     size = f"{counted(rows, 'row')}, {counted(len(described.written), 'column')}"
-    io.emit_rows("Done.", [("dummy", f"{out} ({size})"), ("what it is", STATEMENT),
-                           *io.taken_rows(seconds)])  # fmt: skip
+    lines = [("dummy", f"{out} ({size})"), ("what it is", STATEMENT), *io.taken_rows(seconds)]
+    io.conclude(options.as_json, content, lines)
 
 
 def draw_dummy(schema: Schema, rows: int, seed: int) -> Drawing:
@@ -282,7 +270,6 @@ def draw_dummy(schema: Schema, rows: int, seed: int) -> Drawing:
     from adaptive_qs.generate.zeros import Zero
     from adaptive_qs.release.drawing import Drawing
     from adaptive_qs.residual import ReferenceModel
-    from adaptive_qs.table.files import PRIVATE
 
     domain, reference = schema.domain(), []
     for column in schema.columns:

@@ -245,14 +245,12 @@ def synthesize(data: PrivateTable = None, *, options: Options) -> None:
     replacing, renewing = _check_outputs(outputs, schema, inputs, options, replacing)
     kind = chosen_formulas(options.formulas, path)
 
-    from adaptive_qs.machine import PhaseClock
     from adaptive_qs.release.release import chosen_seed
     from adaptive_qs.run.tables import synthesize as spend
 
     seed = chosen_seed(options.insecure_seed if options.seed is None else options.seed)
     checked, written = _check(schema, path, options), dict[str, Written]()
-    with io.progress_bars() as bars:
-        clock = PhaseClock(bars)
+    with io.progress_bars() as clock:
         with checked.read(tables, clock) as read:
             _note_forecasts(checked, options)
             run, release = spend(read, clock)
@@ -270,10 +268,7 @@ def synthesize(data: PrivateTable = None, *, options: Options) -> None:
     outcome = Outcome(source, path, outputs, release, clock.stop(), closed, written)
     for warning in outcome.warnings:
         io.warn(warning)
-    if options.as_json:
-        io.emit_json(outcome.list_fields())
-    else:
-        io.emit_rows("Done.", outcome.list_rows())
+    io.conclude(options.as_json, outcome.list_fields(), outcome.list_rows())
 
 
 def _locate_tables(source: Path, schema: TableSet) -> dict[str, Path]:

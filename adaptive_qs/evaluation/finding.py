@@ -132,10 +132,9 @@ def _listed_columns(
 
 
 def _dependencies(views: Sequence[_View]) -> list[Determination]:
-    """Return pairs of columns of which the first determines the second.
+    """Return pairs of columns of which the first determines the second, with no third in between.
 
-    Of two columns that determine each other, a category determines a number, and else the first one
-    the second. What follows by a third column is left out.
+    Of two that determine each other, a category determines a number, and else the first the second.
     """
     single = [k for k, view in enumerate(views) if view.single and view.column.size <= MOST_KEYS]
     found = {

@@ -418,8 +418,8 @@ _FIGURES = (
 
 def _ranked_table(ranked: Sequence[tuple[GroupMeans, int]], pairs: int) -> checks.Table:
     rows = [(m.title, m.labels[k], *_cells(m, k)) for m, k in ranked[:MOST_LISTED]]
-    caption = "Means and medians that are clearly off, not by chance, the furthest times its rows "
-    caption += f"first: {counted(len(ranked), 'group')} of {counted(pairs, 'pair')} of columns"
+    caption = "Means and medians that are clearly off, not by chance. Far differences of many rows "
+    caption += f"come first: {counted(len(ranked), 'group')} of {counted(pairs, 'pair')} of columns"
     columns = (checks.Column("number by category"), checks.Column("category"), *_FIGURES)
     return checks.Table(caption, columns, rows)
 

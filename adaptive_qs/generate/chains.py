@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from adaptive_qs.cliques import Rows, add_counts, count_rows
 from adaptive_qs.domain import Clique, Domain, subsets
-from adaptive_qs.generate.blocks import BlockMoves
 from adaptive_qs.generate.loglinear import CarriedAttributes, LogLinearModel
 from adaptive_qs.generate.shape import Shapes, drifts, finest_groups
 from adaptive_qs.generate.structure import (

@@ -45,7 +45,13 @@ from adaptive_qs.generate.rows import (
 )
 from adaptive_qs.generate.shape import find_shapes
 from adaptive_qs.generate.structure import CoarseDomain
-from adaptive_qs.generate.targets import denoise_model, filled_pairs, make_target, single_targets
+from adaptive_qs.generate.targets import (
+    denoise_model,
+    filled_pairs,
+    find_misfit,
+    make_target,
+    single_targets,
+)
 from adaptive_qs.generate.zeros import Zeros, allowed_cells, clear_forbidden
 from adaptive_qs.machine import PhaseProgress, StepProgress
 from adaptive_qs.residual import ReferenceModel
@@ -149,7 +155,8 @@ def _fit(
     plain = [make_target(denoised, c, allowed_cells(zeros, domain, c)) for c in cliques]
     shaping = [target for target in plain if target.clique not in filled]
     shapes = find_shapes(domain, shaping, singles, given)
-    plain = [t.times(filled[t.clique]) if t.clique in filled else t for t in plain]
+    misfit = find_misfit(denoised, residuals.copula, shaping)
+    plain = [t.times(filled[t.clique], misfit) if t.clique in filled else t for t in plain]
     apart = {*given, *tied, *domain.columns(tuple(shapes))}
     coarse = CoarseDomain(domain, cliques, [single.counts for single in singles], apart)
     size = min(choose_fit_rows(coarse.domain, combined, settings), len(rows))

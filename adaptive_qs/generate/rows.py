@@ -43,6 +43,7 @@ from adaptive_qs.generate.targets import (
     Target,
     denoise_model,
     filled_pairs,
+    find_misfit,
     make_target,
     single_targets,
 )
@@ -170,7 +171,8 @@ def fit_model(
     singles = [clear_forbidden(target, zeros, domain) for target in single_targets(residuals)]
     denoised = denoise_model(residuals, singles)
     every = _make_targets(denoised, [*cliques, *joint], zeros)
-    every |= {c: every[c].times(ratio) for c, ratio in filled.items()}
+    misfit = find_misfit(denoised, residuals.copula, [every[c] for c in joint])
+    every |= {c: every[c].times(ratio, misfit) for c, ratio in filled.items()}
     tied = {i for zero in zeros for i in zero.clique}
     shapes = find_shapes(domain, [every[c] for c in weighed], singles)
     apart = {*kept, *tied, *(shaped := domain.columns(tuple(shapes)))}

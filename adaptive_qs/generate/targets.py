@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import combinations
@@ -35,10 +35,14 @@ class Target:
         """Return the target of a table with ``factor`` times as many rows."""
         return Target(self.clique, self.counts * factor, self.noise_std * factor)
 
-    def times(self, ratio: Array) -> Target:
-        """Return the target with other shares and as many rows."""
+    def times(self, ratio: Array, misfit: float) -> Target:
+        """Return the target with other shares and as many rows.
+
+        ``misfit`` is by how much a cell may be off, as a part of a cell of mean size.
+        """
         counts = self.counts * ratio
-        return replace(self, counts=counts * (self.counts.sum() / counts.sum()))
+        counts *= self.counts.sum() / counts.sum()
+        return replace(self, counts=counts, noise_std=misfit * float(counts.mean()))
 
 
 def make_target(
@@ -200,6 +204,25 @@ def filled_pairs(model: ReferenceModel, measured: Iterable[Clique]) -> dict[Cliq
     """Return the copula of the pairs that are in no measured clique."""
     held = {pair for c in measured for pair in combinations(model.domain.columns(c), 2)}
     return {pair: ratio for pair, ratio in model.copula.items() if pair not in held}
+
+
+def find_misfit(
+    model: ReferenceModel, copula: Mapping[Clique, Array], measured: Sequence[Target]
+) -> float:
+    """Return by how much cells of measured pairs are off from a copula, without noise.
+
+    It is the root mean square over all cells, as a part of a cell of mean size; 0 if no pair tells.
+    """
+    squares = cells = 0.0
+    for target in measured:
+        if (columns := model.domain.columns(target.clique)) in copula:
+            shares = np.outer(*(model.reference[i] for i in columns)) * copula[columns]
+            counts = model.domain.summed(shares, columns, target.clique)
+            counts *= max(model.total, 1.0) / counts.sum()
+            off = (model.marginal(target.clique) - counts) ** 2 - target.noise_std**2
+            squares += float(off.sum() / counts.mean() ** 2)
+            cells += counts.size
+    return math.sqrt(max(squares / max(cells, 1.0), 0.0))
 
 
 def single_targets(model: ReferenceModel) -> list[Target]:

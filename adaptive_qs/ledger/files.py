@@ -151,14 +151,9 @@ def _locks(ledger: Path) -> tuple[Path, str, str]:
 # The mark: number and hash of the newest entry, written next to a ledger after every commit.
 #
 # SQLite takes the first damaged frame of its log for the end of the log, and a lost log for an
-# empty one. The rest is an intact chain that ends too early, and releases that were seen would be
-# drawn and paid again. So the mark is written before the released values are seen. A ledger that
-# does not reach its mark is damaged.
-#
-# Two records take turns, each with a checksum: a crash while one is written leaves the other.
-#
-# A copy that restores ledger and mark together does not show that it is old. An anchor is a second
-# mark on another volume, or the newest entry as it was printed.
+# empty one: an intact chain that ends too early. So the mark is written before released values are
+# seen, and a ledger that does not reach it is damaged. Two records take turns, each with a
+# checksum. An anchor is a second mark, where a copy does not restore it together with the ledger.
 
 _RECORD, _SPACING = 8 + 32 + 32, 512
 _PRINTED = re.compile("([0-9]{1,18}):([0-9a-f]{64})", re.ASCII)

@@ -201,14 +201,15 @@ class Profile:
 
     @property
     def written(self) -> dict[str, Any]:
-        """The key of a schema for integers with exponents, or numbers of equally many decimals."""
+        """The key of a schema for integers with exponents, or numbers with zeros as decimals."""
         if self.exponents and self.integers and self.from_text:
             return {"exponents": True}
-        (length, *others) = self.lengths or {0}
-        padded = self.from_text and any(text.endswith("0") for text in self.texts)
-        if others or not 0 < length <= 9 or self.exponents or not padded:
+        least = min(self.lengths, default=0)
+        parts = (text.partition(self.spelling.decimal) for text in self.texts - self.marked)
+        padded = self.from_text and {len(p[2]) for p in parts if p[2].endswith("0")} == {least}
+        if not 0 < least <= 9 or self.exponents or not padded:
             return {}
-        return {"fixed_decimals": length}
+        return {"fixed_decimals": least}
 
     def set_sentinel_aside(self) -> None:
         """Take a likely missing marker out of dates, or out of numbers if no cell is missing.

@@ -107,7 +107,8 @@ def propose(table: Any, dictionary: Mapping[str, Entry] | None = None) -> Schema
     drafts = {name: draft_column(name, profile) for name, profile in profiles.items()}
     persons = [n for n, profile in profiles.items() if profile.identifies_persons(n)]
     columns, generated = [], []
-    for place, (name, draft) in enumerate(drafts.items()):
+    places = {name: place for place, name in enumerate(filter(None, drafts))}
+    for name, draft in drafts.items():
         about: dict[str, Any] = {"name": name, "why": [draft.note] if draft.note else []}
         about["open"] = [*draft.open, *(["person"] if name in persons else [])]
         if (entry := (dictionary or {}).get(name)) and draft.content is not None:
@@ -122,12 +123,13 @@ def propose(table: Any, dictionary: Mapping[str, Entry] | None = None) -> Schema
             columns.append({**about, **draft.content})
         elif name:
             made = _generate(profiles[name], draft.note)
-            generated.append({**about, "place": place, **made})
+            generated.append({**about, "place": places[name], **made})
     if not columns:
         # Without the names of the columns, which may be cells of a table without a header.
         reasons = dict.fromkeys(draft.note for draft in drafts.values())
         raise DataError(
-            f"{label}: no column can be measured ({'; '.join(reasons)}). Write the schema by hand."
+            f"{label}: no column can be measured ({'; '.join(reasons)}). Write the schema by hand. "
+            "If another table names these records, share that one, with them as persons."
         )
     content = {
         "version": 1,
@@ -163,7 +165,7 @@ def _list_topics(column: ColumnBase) -> list[Topic]:
     return [topic for topic in column.topics if topic == "limits"]
 
 
-EQUAL_LIMITS, WIDER_LIMITS = "limits that values of the rows have", "limits wider than the rows"
+EQUAL_LIMITS, WIDER_LIMITS = "limits occur in the rows", "limits wider than the rows"
 
 
 def _judge_limits(column: Any, profile: Profile) -> tuple[str, ...]:

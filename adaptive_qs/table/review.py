@@ -12,6 +12,7 @@ from adaptive_qs.errors import InputError, SchemaError
 from adaptive_qs.pages.words import join_first
 from adaptive_qs.table.columns.base import Topic
 from adaptive_qs.table.profile import PERSONS
+from adaptive_qs.table.propose import EQUAL_LIMITS
 from adaptive_qs.table.schema import Schema, open_topics
 from adaptive_qs.table.spellings import split_name, swapped
 
@@ -66,7 +67,7 @@ def _group_pairs(table: Sequence[tuple[str, ...]]) -> list[str]:
 
 
 def _marked(schema: Schema, name: str, topic: Topic) -> str:
-    equal = topic == "limits" and any("values of the rows" in w for w in schema.column(name).why)
+    equal = topic == "limits" and EQUAL_LIMITS in schema.column(name).why
     return " (occur in the rows)" if equal else ""
 
 

@@ -23,7 +23,7 @@ from adaptive_qs.machine import memory_claims
 from adaptive_qs.pages.words import counted
 from adaptive_qs.table.columns import COLUMN_TYPES
 from adaptive_qs.table.columns.base import ColumnBase, Reviewed, Text, Topic
-from adaptive_qs.table.files import is_table_file
+from adaptive_qs.table.files import atomic_writer, is_table_file
 from adaptive_qs.table.generated import GeneratedColumn
 from adaptive_qs.table.text import Dialect, check_encoding
 
@@ -44,7 +44,7 @@ class DeclaredRule(Reviewed):
     rule: RuleText
     """What holds, such as "start <= end" or "city determines county"; see the guide to rules."""
     table: tuple[tuple[Text, ...], ...] = ()
-    """Of a rule by which columns determine another: values that belong together, in its order."""
+    """Of a rule with "determines" or "limits": values that belong together, in its order."""
     table_file: Text = ""
     """CSV file next to the schema that has the table below a line of names, and is read with it."""
     description: str = ""
@@ -290,8 +290,6 @@ class Schema(Reviewed):
 
     def dump(self, path: str | Path, force: bool = False) -> None:
         """Write the schema as JSON, one column a line; raise InputError if that is not possible."""
-        from adaptive_qs.table.files import atomic_writer
-
         with atomic_writer(path, force) as file:
             file.write(self.to_json(reasons=True).encode())
 

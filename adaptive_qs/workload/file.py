@@ -395,24 +395,12 @@ def _resolve(
     return of_ways(domain, min(2, len(domain)) if spec is None else spec)
 
 
-_EMPTY = {
-    "parts": "is empty. Use at least one part.",
-    "ways": "is empty. Use a number of attributes, as [2].",
-}
-
-
 def _refuse(error: ValidationError, source: str) -> NoReturn:
     """Turn the first of pydantic's complaints into one line that names the part."""
     complaint = first_complaint(error)
-    where = complaint.where
-    place = source
+    where, place = complaint.where, source
     if len(where) > 1 and where[0] == "parts":
-        place += f": part {int(where[1]) + 1}"
-        where = where[2:]
-    if complaint.kind == "too_short":
-        key = str(complaint.where[-1])
-        message = _EMPTY.get(key, "is empty: name at least one set of attributes")
-        complaint = complaint._replace(message=message)
+        place, where = f"{source}: part {int(where[1]) + 1}", where[2:]
     keys = where if where[:1] == ["queries"] else where[:1]
     raise WorkloadError(complaint.line(place, keys)) from None
 

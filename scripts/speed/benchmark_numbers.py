@@ -6,6 +6,10 @@ FOLDER has raw tables as a steward gets them (``marathon.csv.gz``, ...). The who
 synthesised, with the schema that ``propose`` drafts (codes 0) or with its numbers in so many codes
 of equal share. Errors are over 40 codes of equal share of the true table, whatever codes the
 program had. "independent" is the error of true columns that are shuffled. Writes results/numbers.*.
+
+With ``--beside-coarse`` every table is synthesised as proposed and in 8 to 136 codes of equal
+share, and results/fine_codes.* has how much further off each is than the best of these. Rows that
+the file has of other cases stay.
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ import math
 import time
 import warnings
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, product
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -26,13 +30,16 @@ from numpy.typing import NDArray
 
 from adaptive_qs import Synthesizer
 from adaptive_qs.table.propose import propose
-from scripts.results import apart, peak_memory_mb, write_results
+from scripts.results import apart, peak_memory_mb, with_earlier, write_results
 
 DELTA = 1e-6
+EPSILONS, SEEDS = (0.1, 1.0, 10.0), range(1, 10)
 CODES = 40
 """Codes of equal share over which pairs are compared."""
 GROUPS = (16, 64)
 """Groups of equal share over which single columns are compared besides."""
+DECLARED = (8, 17, 34, 68, 136)
+"""Codes of equal share that are compared with those of the proposal."""
 BILLS, PAYMENTS = ([f"{kind}_amt{k}" for k in range(1, 7)] for kind in ("bill", "pay"))
 NUMBERS = {
     "marathon": [*(f"{k}-{k + 5}km" for k in range(0, 40, 5)), "40-42km"],
@@ -51,22 +58,40 @@ Points = NDArray[np.float64]
 def main(
     data: Annotated[Path, typer.Option(help="Folder of the raw tables.")],
     table: Annotated[list[str] | None, typer.Option(help="Tables; all by default.")] = None,
-    epsilon: Annotated[list[float], typer.Option()] = [0.1, 1.0, 10.0],  # noqa: B006
+    epsilon: Annotated[list[float], typer.Option()] = [*EPSILONS],  # noqa: B006
     codes: Annotated[list[int] | None, typer.Option(help="Of a number; 0: as proposed.")] = None,
     seed: Annotated[list[int], typer.Option()] = [1, 2],  # noqa: B006
     out: Annotated[str, typer.Option(help="File in results/; empty: none.")] = "numbers",
+    beside_coarse: Annotated[bool, typer.Option(help="Write results/fine_codes.*.")] = False,
 ) -> None:
-    """Write results/numbers.{csv,json}."""
+    """Write results/numbers.{csv,json}, or results/fine_codes.{csv,json}."""
     rows = []
     for name in table or NUMBERS:
-        for count in codes or [0]:
+        for count in codes or [0, *(DECLARED if beside_coarse else ())]:
             for each in epsilon:
                 for number in seed:
                     rows.append(apart(measured, data, name, count, each, number))
                     typer.echo(json.dumps(rows[-1]))
     config = {"delta": DELTA, "noise": "exact, seeded", "codes": CODES, "workers": 1}
+    if beside_coarse:
+        out, rows = "fine_codes", with_earlier("fine_codes", rows, every_case())
+        for row in rows:
+            row["beside_best"] = beside_best(row, rows)
     if out:
-        write_results(out, rows, config, seed, rows)
+        write_results(out, rows, config, sorted({row["seed"] for row in rows}), rows)
+
+
+def every_case() -> list[str]:
+    """Return the cases of which a file on fine codes may have rows, in their order."""
+    ordered = product(NUMBERS, EPSILONS, SEEDS, ["proposed", *DECLARED])
+    return [" ".join(map(str, one)) for one in ordered]
+
+
+def beside_best(row: dict[str, Any], rows: list[dict[str, Any]]) -> float | None:
+    """Return by which part the pairs of a row are further off than in the best declared codes."""
+    same = [one for one in rows if all(one[k] == row[k] for k in ("table", "epsilon", "seed"))]
+    best = [one["pairs"] for one in same if one["codes"] != "proposed"]
+    return round(row["pairs"] / min(best) - 1, 3) if best else None
 
 
 def measured(data: Path, name: str, codes: int, epsilon: float, seed: int) -> dict[str, Any]:
@@ -88,9 +113,11 @@ def measured(data: Path, name: str, codes: int, epsilon: float, seed: int) -> di
     rng = np.random.default_rng(seed)
     shuffled = pd.DataFrame({each: rng.permutation(frame[each]) for each in NUMBERS[name]})
     coarse = {f"columns_{k}": Numbers.of(frame, NUMBERS[name], k).error(made, 1) for k in GROUPS}
+    label = codes or "proposed"
     return {
+        "case": " ".join(map(str, (name, epsilon, seed, label))),
         "table": name,
-        "codes": codes or "proposed",
+        "codes": label,
         "most_codes": max(run.schema_.column(each).num_values for each in NUMBERS[name]),
         "epsilon": epsilon,
         "seed": seed,

@@ -77,10 +77,13 @@ def test_parts_become_weighted_cliques(tmp_path):
 
 
 BAD = {
-    "no parts": (of_parts(), "parts: is empty. Use at least one part"),
-    "no ways": (of_parts({"ways": []}), "part 1: ways: is empty"),
-    "no sets": (of_parts({"ways": [1]}, {"attributes": []}), "part 2: attributes: is empty"),
-    "empty set": (of_parts({"attributes": [[]]}), "part 1: attributes: is empty"),
+    "no parts": (of_parts(), "parts: must not be empty"),
+    "no ways": (of_parts({"ways": []}), "part 1: ways: must not be empty"),
+    "no sets": (
+        of_parts({"ways": [1]}, {"attributes": []}),
+        "part 2: attributes: must not be empty",
+    ),
+    "empty set": (of_parts({"attributes": [[]]}), "part 1: attributes: must not be empty"),
     "neither": (of_parts({"weight": 1}), 'part 1: use either "ways" or "attributes"'),
     "both": (of_parts({"ways": [1], "attributes": [["age"]]}), "part 1: use either"),
     "unknown": (of_parts({"ways": [1]}, {"attributes": [["agee"]]}), "part 2: attribute 'agee'"),

@@ -25,6 +25,7 @@ from adaptive_qs.table.columns.base import (
     cells,
     np,
     pa,
+    pc,
     refuse_duplicates,
 )
 from adaptive_qs.table.text import DecimalSign, GroupSign, Spelling, read_number
@@ -257,7 +258,7 @@ class NumberColumn(RangeColumn):
     """What parts groups of three digits in text: 1.234,5 with "." (and decimal ","). Cells may do
     without, CSV is written with it. " " takes no-break spaces as well."""
     fixed_decimals: Annotated[int, Field(ge=1, le=9)] | None = None
-    """Decimals that every number has in CSV, zeros included: 902.10 with 2. Fewer without it."""
+    """Decimals that every number has at least in CSV, zeros included: 902.10 with 2."""
     private_bins: Annotated[int, Field(ge=2, le=1000)] | None = None
     """The largest number of bins that a run learns from the rows and pays for, with about equally
     many rows each, and ends if these are not declared. Values outside the ends are clipped, or
@@ -390,13 +391,14 @@ class NumberColumn(RangeColumn):
         """Return values as CSV has them."""
         texts = values
         if self.fixed_decimals is not None:
-            texts = values.cast(pa.decimal128(38, self.fixed_decimals)).cast(pa.string())
+            places = max(self.fixed_decimals, self.places or 0)
+            texts = values.cast(pa.decimal128(38, places)).cast(pa.string())
+            kept = rf"(\.[0-9]{{{self.fixed_decimals}}}[0-9]*?)0+$"
+            texts = pc.replace_substring_regex(texts, kept, r"\1")
         return cells.numbers_written(super().csv_texts(texts), self.spelling)
 
     @model_validator(mode="after")
     def _check_spelling(self) -> Self:
-        if self.fixed_decimals is not None and self.fixed_decimals < (self.places or 0):
-            raise ValueError("fixed_decimals are fewer than decimals: raise them")
         if self.fixed_decimals is not None and self.places is None:
             raise ValueError("fixed_decimals need decimals, to which values are rounded: add them")
         if self.decimal == self.thousands:
