@@ -292,7 +292,7 @@ def parse_rule(text: str, schema: Schema) -> Rule:
 
 LEAST_OUTSIDE, MOST_ALONE, GRID = 0.5, 0.01, 20
 """Least share of independent rows that are outside of limits by a category, and greatest share of
-the rows that are outside of those of the other rows; least number of steps, powers of ten to which
+rows that are outside of the limits without them; least number of steps, powers of ten to which
 limits are rounded, along the range of a number."""
 
 
