@@ -30,6 +30,7 @@ RULES = [
     "total = a + b",
     "b <= a",
     {"rule": "city determines county", "table": [["p", "k"], ["q", "l"], ["r", "l"]]},
+    {"rule": "city limits age", "table": [["r", "3", "26"]]},
     "never total = 4 and city = p",
     "status is not missing",
 ]
@@ -74,6 +75,7 @@ def broken(table):
         | ((table["total"] == 4) & (table["city"] == "p"))
         | table["status"].isna()
         | (table.groupby("city")["county"].transform("nunique") > 1)
+        | (table["city"].eq("r") & ~table["age"].between(3, 26))
     )
 
 

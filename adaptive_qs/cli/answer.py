@@ -60,8 +60,10 @@ def shared_rows(plan: BatchPlan, target: PrivacyTarget) -> tuple[io.Row, io.Row,
     unit = " rows"
     if is_weighted(plan):
         unit = ": the root of weight x variance summed, divided by all queries"
-    privacy = f"epsilon {target.epsilon:.6g}, delta {target.delta:g}; privacy cost "
-    privacy += f"{target.cost:.6g}, rho {target.rho:.6g} ({zcdp_name(float(target.budget.delta))})"
+    row = " of one row, added or removed" if target.unit.replaced or target.unit.group > 1 else ""
+    privacy = f"epsilon {target.epsilon:.6g}, delta {target.delta:g}{' of the run' * bool(row)}; "
+    privacy += f"privacy cost {target.cost:.6g}, rho {target.rho:.6g} "
+    privacy += f"({zcdp_name(float(target.budget.delta))}){row}"
     error = f"{name_error(plan)} {io.figure(plan.rmse)}{unit}"
     return ("mechanism", f"{plan.choice.name} ({words})"), ("privacy", privacy), ("error", error)
 

@@ -260,13 +260,16 @@ def predict_measurements(
     ``flag`` is the option for the rows.
     """
     from adaptive_qs.loop.forecast import total_std
+    from adaptive_qs.run.memory import run_seconds
 
-    workload = forecast.workload
-    known = rows if forecast.possible else None
+    workload, measured, seconds = forecast.workload, None, None
+    if rows and forecast.possible:
+        measured = forecast.measured(rows)._asdict()
+        seconds = run_seconds(workload, rows, measured["marginals"])
     found = {
         "total_std": total_std(workload, forecast.rho, rows or 0),
-        "unconnected": list(forecast.columns(known)) if known else None,
-        "measured": forecast.measured(known)._asdict() if known else None,
+        "unconnected": [*measured.pop("unconnected")] if measured else None,
+        "measured": measured, "seconds": seconds,
         "strategies": [
             {
                 "column": workload.domain.names[i], "queries": len(strategy.integers),
@@ -310,6 +313,10 @@ def _list_measurements(forecast: LoopForecast, found: Mapping[str, Any], flag: s
         rows.append(("columns", text))
     if found["measured"] is not None:
         rows.append(("marginals", _describe_measured(workload, **found["measured"])))
+    if found["seconds"] is not None:
+        text = f"about {found['seconds']:.0f} processor seconds on two cores of a server"
+        text += ", from reading to writing (an estimate: half to twice as much)"
+        rows.append(("time", text))
     if found["strategies"]:
         queries = [
             f"{short(one['column'])} {counted(one['queries'], 'query', 'queries')} "
@@ -321,11 +328,13 @@ def _list_measurements(forecast: LoopForecast, found: Mapping[str, Any], flag: s
     return rows
 
 
-def _describe_measured(workload: Workload, marginals: int, full: int) -> str:
+def _describe_measured(workload: Workload, marginals: int, full: int, least: int, most: int) -> str:
     from adaptive_qs.loop.candidates import measurable_cliques
 
     combinations = sum(len(clique) > 1 for clique in measurable_cliques(workload))
     text = f"probably about {marginals:,} of {counted(combinations, 'marginal')} measured"
+    if least < most:
+        text += f" ({least:,} to {most:,}, as columns depend less or more on each other)"
     if full < marginals:
         text += f": {full:,} at full resolution, {marginals - full:,} with grouped codes"
     elif marginals:

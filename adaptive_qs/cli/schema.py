@@ -89,10 +89,11 @@ def _dump(schema: Schema, out: Path, force: bool) -> None:
     from adaptive_qs.table.files import atomic_writer
 
     text, ruled = schema.to_json(reasons=True), schema.ruleset
-    for number, (rule, meaning) in enumerate(ruled.determinations if ruled else (), start=1):
+    listed = [rule for rule in ruled.rules if rule.table] if ruled else []
+    for number, rule in enumerate(listed, start=1):
         path = out.with_name(f"{out.stem}.table{number}.csv")
         check_file(path, force)
-        write_pairs(path, meaning.columns(), rule.table)
+        write_pairs(path, rule.headings, rule.table)
         inside = json.dumps(rule.table, ensure_ascii=False)
         text = text.replace(f'"table": {inside}', f'"table_file": {json.dumps(path.name)}')
         io.emit(f"Check {path}: the values that belong together by the rule {rule.text}")

@@ -15,11 +15,13 @@ from adaptive_qs.errors import DataError
 from adaptive_qs.evaluation.rules import (
     GLANCE,
     Determination,
+    Predicate,
     Rule,
     RuleCheck,
     check_rules,
     equivalent_texts,
     is_equation,
+    limits_by,
     parse_rule,
     row_values,
     rows_determined,
@@ -35,8 +37,8 @@ from adaptive_qs.table.grammar import written, written_value
 from adaptive_qs.table.schema import DeclaredRule, Schema
 
 WIDE, MOST_WIDE, MOST_FOUND, MOST_TRIED = 20, 30, 10, 60
-"""Number of columns of a wide table, maximum number of rules that are found in a wide and in a
-narrower one, and of candidates of each kind that are checked in all rows."""
+"""Number of columns of a wide table, maximum numbers of rules that are found in a wide and in a
+narrower one, and of candidates of each kind."""
 LEAST_BROKEN, LEAST_CROSSED = 0.01, 0.1
 """Least part of the rows that would break a rule if the columns were independent, and the same of a
 comparison of columns on different scales, which can be numbers of different things."""
@@ -70,8 +72,9 @@ def found_rules(
     orders = _orders(joint, schema)
     equal = {frozenset(rule.names) for rule, _ in orders if " = " in rule.text}
     keys = [each for each in _dependencies(views) if frozenset(each.names) not in equal]
-    settled = {frozenset(rule.names) for rule, _ in orders}
-    found = [*orders, *zip(keys, check_rules(joint, keys, "found"))]
+    listed: list[Rule] = [*keys, *_limits(views, {rule.names[-1] for rule in keys})]
+    settled = {frozenset(rule.names) for rule in (*listed, *(rule for rule, _ in orders))}
+    found = [*orders, *zip(listed, check_rules(joint, listed, "found"))]
     texts = [*_equations(joint.pair, schema), *_spans(views), *_implied(views, keys, settled)]
     found += [each for text in texts if (each := _telling(joint, schema, text))]
     found = [each for each in found if not equivalent_texts(each[0]) & set(declared)]
@@ -99,7 +102,7 @@ def propose_rules(table: Any, schema: Schema) -> Schema:
             return propose_rules(table, schema.with_columns(listed))
     kept = []
     for rule, check in found_rules(joint, schema):
-        values = rule.list_values(joint, schema) if isinstance(rule, Determination) else ()
+        values = rule.list_values(joint, schema)
         why = f"all rows keep it; {share(_rows_broken(check))} of independent rows would not"
         kept.append(DeclaredRule(rule=rule.text, table=values, open=("rule",), why=(why,)))
     with contextlib.suppress(ValueError):
@@ -129,10 +132,9 @@ def _listed_columns(
 
 
 def _dependencies(views: Sequence[_View]) -> list[Determination]:
-    """Return pairs of columns of which the first determines the second.
+    """Return pairs of columns of which the first determines the second, with no third in between.
 
-    Of two columns that determine each other, a category determines a number, and else the first one
-    the second. What follows by a third column is left out.
+    Of two that determine each other, a category determines a number, and else the first the second.
     """
     single = [k for k, view in enumerate(views) if view.single and view.column.size <= MOST_KEYS]
     found = {
@@ -148,6 +150,20 @@ def _dependencies(views: Sequence[_View]) -> list[Determination]:
     best = sorted(direct, key=lambda pair: -found[pair])[:MOST_TRIED]
     names = [view.column.name for view in views]
     return [Determination((i,), j, (names[i], names[j])) for i, j in best]
+
+
+def _limits(views: Sequence[_View], determined: Collection[str]) -> Iterator[Predicate]:
+    """Yield for each number the limits, if any, by the category that tells most of it."""
+    keys = [view for view in views if not (view.column.measured or view.column.name in determined)]
+    for number in views:
+        if not number.exact or number.column.kind != "numbers" or number.distinct <= MOST_VALUES:
+            continue
+        amounts, found = np.asarray(number.amounts), []
+        for key in keys:
+            if 1 < len(key.occupied) <= MOST_KEYS and (rows := key.known & number.known).any():
+                sides = key.codes[rows], amounts[rows]
+                found.append(limits_by(key.column, number.column, *sides, key.schema))
+        yield from [rule for _, rule in sorted(filter(None, found), key=lambda each: each[0])[-1:]]
 
 
 # Columns as conditions see them.
@@ -382,8 +398,7 @@ def _causes(place: int, view: _View, target: _Fact) -> Iterator[_Fact]:
 def _is_sharp(view: _View, fact: _Fact, target: _Fact) -> bool:
     """Return whether just beyond a limit, many rows are as they are not within it.
 
-    Towards the end of a spread-out group its rows become rare: that the longitudes of a town begin
-    at some degree is no rule.
+    Towards the end of a spread-out group, its rows become rare.
     """
     if fact.form != "limit" or view.amounts is None:
         return True

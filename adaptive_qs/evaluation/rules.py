@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import combinations, permutations
 from typing import Any, Literal, NamedTuple
@@ -11,15 +12,21 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from adaptive_qs.errors import InputError
 from adaptive_qs.evaluation.tables import JointCodes, TablePair, ranked
 from adaptive_qs.table import conditions, grammar
 from adaptive_qs.table.columns.base import ColumnBase
 from adaptive_qs.table.conditions import NEAR, Condition, Values, read_values
 from adaptive_qs.table.grammar import written
+from adaptive_qs.table.rules import Ruleset
 from adaptive_qs.table.schema import Schema
 
 BROKEN = 0.01
 """Share of synthetic rows, beyond that of the true ones, from which a broken rule is named."""
+
+
+Table = tuple[tuple[str, ...], ...]
+"""Values of a rule that belong together."""
 
 
 class Checked(NamedTuple):
@@ -81,7 +88,7 @@ class Determination:
         independent = 1 - float(share[expected[combinations[true]]].mean())
         return Checked(broken, judged, max(0.0, independent))
 
-    def list_values(self, joint: JointCodes, schema: Schema) -> tuple[tuple[str, ...], ...]:
+    def list_values(self, joint: JointCodes, schema: Schema) -> Table:
         """Return the values that belong together in the true rows, in the order of the codes."""
         places = *self.lefts, self.right
         columns = [schema.columns[place] for place in places]
@@ -128,11 +135,17 @@ class Predicate:
         text: as it is written.
         condition: what has to hold.
         schema: of both tables.
+        table: of a rule by which a category limits a number.
     """
 
     text: str
     condition: Condition
     schema: Schema
+    table: Table = ()
+
+    def list_values(self, joint: JointCodes, schema: Schema) -> Table:
+        """Return its table."""
+        return self.table
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -271,7 +284,48 @@ def parse_rule(text: str, schema: Schema) -> Rule:
     Raises:
         InputError: it is no rule on the columns of the schema.
     """
-    return _build_rule(text, grammar.parse_rule(text, schema.by_name), schema)
+    meaning = grammar.parse_rule(text, schema.by_name)
+    if isinstance(meaning, conditions.Limits):
+        raise InputError(f"rule {text!r} needs its table: declare it in the schema")
+    return _build_rule(text, meaning, schema)
+
+
+LEAST_OUTSIDE, MOST_ALONE, GRID = 0.5, 0.01, 20
+"""Least share of independent rows that are outside of limits by a category, and greatest share of
+rows that are outside of the limits without them; least number of steps, powers of ten to which
+limits are rounded, along the range of a number."""
+
+
+def limits_by(
+    key: ColumnBase, number: ColumnBase, codes: NDArray[Any], amounts: Any, schema: Schema
+) -> tuple[float, Predicate] | None:
+    """Return the limits of a number inside each value of a category: extremes, rounded outwards.
+
+    Also return the share of independent rows that are outside; None if the limits tell too little.
+    """
+    power = np.floor(np.log10(max(np.ptp(amounts), 1e-300) / GRID))
+    digits = -int(max(power, np.ceil(np.log10(number.resolution or 1.0))))
+    steps = amounts * 10.0**digits
+    ordered, every = steps[np.lexsort((steps, codes))], np.sort(steps)
+    values, counts = np.unique(codes, return_counts=True)
+    last, more = np.cumsum(counts) - 1, (counts > 1).astype(np.int64)
+    first = last - counts + 1
+    low, high = np.floor(ordered[first]), np.ceil(ordered[last])
+    inside = np.searchsorted(every, high, "right") - np.searchsorted(every, low)
+    outside = 1 - float(counts @ inside) / len(steps) ** 2
+    alone = (
+        (np.floor(ordered[first + more]) > low) | (more == 0),
+        np.ceil(ordered[last - more]) < high,
+    )
+    if outside < LEAST_OUTSIDE or np.sum(alone) > MOST_ALONE * len(steps):
+        return None
+    labels = np.array(key.labels_of_codes(), dtype=object)[values]
+    ends = ([f"{k / 10.0**digits:.{max(digits, 0)}f}" for k in each] for each in (low, high))
+    text, table = f"{written(key.name)} limits {written(number.name)}", tuple(zip(labels, *ends))
+    with suppress(InputError):  # of too many cells
+        ((_, condition),) = Ruleset.of(schema.columns, [(text, table)]).conditions
+        return outside, Predicate(text, condition, schema, table)
+    return None
 
 
 def declared_rules(schema: Schema) -> list[Rule]:

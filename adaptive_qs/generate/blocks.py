@@ -132,11 +132,13 @@ class _Planner:
             root = max(sorted(component), key=self._count_ties)
             for i, parent in list_parents(forest, root).items():
                 self._add_node(i, parent, members)
-        self.start.append(len(self.nodes))
         work = np.array(self._model.domain.sizes) * np.diff(self._model.adjacency.start)
-        share = work[list(members)].sum() / work.sum()
-        # A move costs about three sweeps of the block, and a tenth of a sweep of all is allowed.
-        self.parts.append(max(round(3.0 * share / 0.1), 1))
+        # A move costs about three sweeps of the block, and as much as seven steps of a sweep for
+        # each pair of values in a tree. A tenth of a sweep of all is allowed.
+        joined = sum(int(node.allowed.sum()) for node in self.nodes[self.start[-1] :])
+        cost = 3 * work[list(members)].sum() + 7 * joined
+        self.start.append(len(self.nodes))
+        self.parts.append(max(round(cost / (0.1 * work.sum())), 1))
 
     def _span(self, members: set[int]) -> Forest:
         weights = {}

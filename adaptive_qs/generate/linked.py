@@ -154,7 +154,7 @@ def _fit(
     denoised, tied = denoise_model(residuals, singles), {i for zero in zeros for i in zero.clique}
     plain = [make_target(denoised, c, allowed_cells(zeros, domain, c)) for c in cliques]
     shaping = [target for target in plain if target.clique not in filled]
-    shapes = find_shapes(domain, shaping, singles, {*given, *tied})
+    shapes = find_shapes(domain, shaping, singles, given)
     misfit = find_misfit(denoised, residuals.copula, shaping)
     plain = [t.times(filled[t.clique], misfit) if t.clique in filled else t for t in plain]
     apart = {*given, *tied, *domain.columns(tuple(shapes))}

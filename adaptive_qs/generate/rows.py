@@ -174,7 +174,7 @@ def fit_model(
     misfit = find_misfit(denoised, residuals.copula, [every[c] for c in joint])
     every |= {c: every[c].times(ratio, misfit) for c, ratio in filled.items()}
     tied = {i for zero in zeros for i in zero.clique}
-    shapes = find_shapes(domain, [every[c] for c in weighed], singles, tied)
+    shapes = find_shapes(domain, [every[c] for c in weighed], singles)
     apart = {*kept, *tied, *(shaped := domain.columns(tuple(shapes)))}
     coarse = CoarseDomain(domain, [*every], [single.counts for single in singles], apart)
     size = choose_fit_rows(coarse.domain, combined, settings)

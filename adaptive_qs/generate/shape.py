@@ -39,7 +39,7 @@ DAMPING = 8.0
 
 
 def find_shapes(
-    domain: Domain, targets: Sequence[Target], singles: Sequence[Target], flat: Collection[int]
+    domain: Domain, targets: Sequence[Target], singles: Sequence[Target], flat: Collection[int] = ()
 ) -> dict[int, Array]:
     """Return how the weights of each level spread, for the levels at which the order helps.
 

@@ -206,7 +206,8 @@ class LoopBudget:
         spare, fits = self.left - self._rounding, candidates.open
         if spare <= SAFETY * self.rho + self._rounding or not fits.any():
             return None
-        errors, (_, known) = candidates.errors, self._plan_closing(candidates)
+        errors, closing = candidates.errors, self._plan_closing(candidates)
+        known = 2 * closing.gain if closing else 0.0  # weighted rows for a unit of ρ
         self._known = known
         self._price = max(self._price or errors.opening_price(total), known)
         gains = errors.gains(self._price, spare, total)
@@ -234,12 +235,13 @@ class LoopBudget:
         It needs no choice, and residuals that marginals share are measured once. Rounds end when
         the last unit of ρ of this plan lowers the error by as much as the price.
         """
-        return self._plan_closing(candidates)[0]
+        plan = self._plan_closing(candidates)
+        return candidates.divide(plan) if plan else JointPlan()
 
-    def _plan_closing(self, candidates: Candidates) -> tuple[JointPlan, float]:
+    def _plan_closing(self, candidates: Candidates) -> TogetherPlan | None:
         spare = (self.left - self._last_rounding) / (1 + SAFETY)
         if spare <= SAFETY * self.rho or not candidates.known.any():
-            return JointPlan(), 0.0
+            return None
         return candidates.plan_known(spare)
 
     def spend(self, plan: RoundPlan, row: int, candidates: Candidates) -> RoundBudget:

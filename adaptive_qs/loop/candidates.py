@@ -21,7 +21,7 @@ from adaptive_qs.generate.exact import can_fit
 from adaptive_qs.generate.rows import SynthesisSettings
 from adaptive_qs.levels import nested_groupings
 from adaptive_qs.loop.expected import LEAST_ERROR
-from adaptive_qs.loop.planner import ConditionalPlanner, Errors
+from adaptive_qs.loop.planner import ConditionalPlanner, Errors, TogetherPlan
 from adaptive_qs.residual import ReferenceModel
 from adaptive_qs.workload.workload import Workload
 
@@ -417,18 +417,18 @@ class Candidates:
         self.ready[row[self._precision[residual] == 0]] = False
         self.ready |= self.known
 
-    def plan_known(self, rho: float) -> tuple[JointPlan, float]:
-        """Plan a joint measurement of all known candidates that takes ``rho``.
-
-        Return also by how many weighted rows another unit of ρ would lower the error.
-        """
+    def plan_known(self, rho: float) -> TogetherPlan:
+        """Plan a joint measurement of all known candidates that takes ``rho``."""
         every, rows = self._set, np.flatnonzero(self.known)
-        plan = every.planner.plan_together(
+        return every.planner.plan_together(
             self._curves, self._precision, 2 * rho, every.weights, rows
         )
-        known = [self.cliques[row] for row in rows.tolist()]
-        new = dict(zip(every.closure, plan.precisions.tolist()))
-        return JointPlan.of(every.domain, known, plan.errors.tolist(), new), 2 * plan.gain
+
+    def divide(self, plan: TogetherPlan) -> JointPlan:
+        """Divide a plan for all known candidates among them."""
+        known = [self.cliques[row] for row in np.flatnonzero(self.known).tolist()]
+        new = dict(zip(self._set.closure, plan.precisions.tolist()))
+        return JointPlan.of(self._set.domain, known, plan.errors.tolist(), new)
 
     def allocate(self, clique: Clique, rho: float) -> dict[Clique, float]:
         """Return the new precision (1 / rows²) of each residual that is worth measuring (CRP)."""

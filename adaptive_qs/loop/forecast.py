@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse.csgraph import minimum_spanning_tree, shortest_path
 from scipy.special import ndtri
 
 from adaptive_qs.cliques import Array, maximal_cliques
@@ -44,18 +45,25 @@ from adaptive_qs.workload.workload import Workload
 
 # Sizes, weights, the budget and a public number of rows decide; no row is looked at. The loop is
 # run without a table. Every noise level, every share of the budget and every rule is that of
-# :mod:`adaptive_qs.loop.loop`; in the place of what only the table can say stand two assumptions.
+# :mod:`adaptive_qs.loop.loop`; in the place of what only the table can say stand assumptions.
 # The values of a column are as frequent as 1, 1/2, 1/3, ... (Zipf's law). Combinations of columns
-# differ from what is known of each column by ``DEPENDENCE`` of the rows (L1) on average: the
-# logarithm is a sum of normal variables, two of the columns and one of the combination. In real
-# tables columns explain 56 to 85 % of its variance. ``RUNS`` such loops are run, which differ in
-# these variables and in the noise of the selection.
+# differ from what is known of each column by ``DEPENDENCE`` of the rows (L1) on average in half of
+# all tables: the logarithm is a sum of normal variables of the table, of the columns and of the
+# combination. What is hidden of an unmeasured pair falls with the path of measured pairs that
+# joins its columns. Such loops differ in these variables and in the noise of the selection.
 #
 # How often that comes true: ``results/forecast.csv``, by ``scripts/speed/forecast.py``.
 
-COLUMN_SPREAD, PAIR_SPREAD = 0.9, 0.7
-"""Standard deviations of the logarithm of dependence, by column and by combination."""
-RUNS = 5
+TABLE_SPREAD, COLUMN_SPREAD, PAIR_SPREAD = 0.5, 0.6, 0.6
+"""Standard deviations of the logarithm of dependence, by table, by column and by combination. In
+ten tables it is 0.6 between means, and 1.1 on average between the pairs of a table."""
+IMPLIED = 0.55
+"""Part of the dependence of two columns that a path of two measured pairs shows; of k pairs it is
+the power k − 1. In ten tables the median is 0.56, 0.25 and 0.12 for two to four pairs."""
+RUNS, FEW_RUNS, FEW = 15, 5, 1_000
+"""Loops that are run; and where the workload has more than ``FEW`` marginals."""
+PROBABLE = 0.6
+"""Part of the loops that leave a column unconnected for it to be named."""
 MOST_CANDIDATES = 10_000
 """Above it there is no forecast: it would take longer than the run."""
 MOST_ROUNDS = 2_000
@@ -74,13 +82,17 @@ def total_std(workload: Workload, rho: float, rows: float = 0.0) -> float:
 
 
 class MeasuredForecast(NamedTuple):
-    """How many combinations a run will likely measure.
+    """How many combinations a run will likely measure, and which columns it leaves unconnected.
 
-    ``full`` of them are at full resolution; the others are measured over groups of codes.
+    ``full`` of them are at full resolution; the others are measured over groups of codes. Four of
+    five loops measure between ``least`` and ``most``.
     """
 
     marginals: int
     full: int
+    least: int
+    most: int
+    unconnected: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -101,22 +113,25 @@ class LoopForecast:
 
     def columns(self, rows: int) -> tuple[str, ...]:
         """Return the columns that most loops over about ``rows`` rows leave unconnected."""
-        left = Counter[int]()
-        for measured in self._loops(rows):
-            left.update(self.combined.difference(*self._until_connected(measured)))
-        names = self.workload.domain.names
-        return tuple(names[i] for i in sorted(self.combined) if 2 * left[i] > RUNS)
+        return self._unconnected(map(self._until_connected, self._loops(rows)))
 
     def measured(self, rows: int) -> MeasuredForecast:
-        """Return the median of what loops over about ``rows`` rows measure."""
-        found = list[MeasuredForecast]()
-        shape = self.workload.domain.shape
+        """Return the median and the range of what loops over about ``rows`` rows measure."""
+        found, shape = list[dict[Clique, bool]](), self.workload.domain.shape
         for measured in self._loops(rows):
-            full = dict[Clique, bool]()
+            found.append({})
             for columns, codes in measured:
-                full[columns] = full.get(columns, False) or codes == shape(columns)
-            found.append(MeasuredForecast(len(full), sum(full.values())))
-        return sorted(found)[RUNS // 2]
+                found[-1][columns] = found[-1].get(columns, False) or codes == shape(columns)
+        numbers = sorted((len(one), sum(one.values())) for one in found)
+        middle, outer = len(numbers) // 2, len(numbers) // 10
+        (least, _), (most, _) = numbers[outer], numbers[-1 - outer]
+        return MeasuredForecast(*numbers[middle], least, most, self._unconnected(found))
+
+    def _unconnected(self, loops: Iterable[Iterable[Clique]]) -> tuple[str, ...]:
+        left, names = Counter[int](), self.workload.domain.names
+        for measured in loops:
+            left.update(self.combined.difference(*measured))
+        return tuple(names[i] for i in sorted(left) if left[i] >= PROBABLE * self._runs)
 
     def warnings(self, rows: int) -> tuple[str, ...]:
         """Return one line about the columns of a table of about ``rows`` rows, if there are any."""
@@ -154,16 +169,21 @@ class LoopForecast:
             left -= look_rho(len(pairs_to_look_at(domain, candidates)), rows, left)
         return _Start(rows, _Choices(self.workload, domain, kept), first, left)
 
+    @property
+    def _runs(self) -> int:
+        return RUNS if len(self.workload.closure) <= FEW else FEW_RUNS
+
     def _loops(self, rows: int) -> Iterator[Iterable[tuple[Clique, tuple[int, ...]]]]:
         """Yield what each loop measures of several columns: the columns, and groups of each."""
         opened, shape = self._opening(rows).precisions, self.workload.domain.shape
         if opened:
-            yield from [[(clique, shape(clique)) for clique in maximal_cliques(opened)]] * RUNS
+            every = [(clique, shape(clique)) for clique in maximal_cliques(opened)]
+            yield from [every] * self._runs
             return
         start = self._start(rows)
-        yield from (self._measured(start, seed) for seed in range(RUNS))
+        yield from (self._measured(start, seed) for seed in range(self._runs))
 
-    def _until_connected(self, measured: Iterable[tuple[Clique, Any]]) -> Iterator[Clique]:
+    def _until_connected(self, measured: Iterable[tuple[Clique, Any]]) -> Iterable[Clique]:
         left = self.combined
         for columns, _ in measured:
             yield columns
@@ -179,7 +199,9 @@ class LoopForecast:
     def _measured(self, start: _Start, seed: int) -> Iterator[tuple[Clique, tuple[int, ...]]]:
         domain, budget = start.choices.domain, LoopBudget(self.rho, self.settings)
         budget.left = start.left
-        rounds = choose_rounds(_AssumedWorld(start, seed), start.choices.every, budget)
+        strength = math.exp(TABLE_SPREAD * ndtri((seed + 0.5) / self._runs))
+        world = _AssumedWorld(start, seed, DEPENDENCE * strength)
+        rounds = choose_rounds(world, start.choices.every, budget)
         for past in islice(rounds, MOST_ROUNDS):
             if len(past.clique) > 1:
                 yield domain.columns(past.clique), domain.shape(past.clique)
@@ -188,14 +210,16 @@ class LoopForecast:
 class _AssumedWorld:
     """A table of which sizes are known, and how much columns depend is drawn."""
 
-    def __init__(self, start: _Start, seed: int) -> None:
+    def __init__(self, start: _Start, seed: int, dependence: float) -> None:
         self._start, self._noise = start, np.random.default_rng(seed)
-        self.total, choices = start.rows, start.choices
-        self.precisions = start.first
+        self.total, self.precisions, choices = start.rows, start.first, start.choices
         held = [start.first.get(residual, 0.0) for residual in choices.every.closure]
-        self._different = choices.assume_differences(self._noise) * start.rows
-        self._errors = choices.first_errors(start.rows, np.array(held), self._different)
+        self._held = np.array(held)
+        self._different = choices.assume_differences(self._noise, dependence)
+        self._unseen = np.ones(len(self._different))
+        self._joined = np.zeros((len(choices.domain),) * 2)
         self._chosen = 0, 0.0
+        self._update()
 
     def rounding(self, residuals: int) -> float:
         return 0.0
@@ -214,12 +238,30 @@ class _AssumedWorld:
     def measure(self, precisions: Precisions) -> list[Measured]:
         if len(precisions) > 1:  # the last measurements, of what is known
             return [Measured({}, 0.0)] * len(precisions)
-        (clique,), (row, expected) = precisions, self._chosen
-        moved = math.hypot(self._errors[row], expected)
-        for other, unseen in self._start.choices.unseen_after(clique):
-            most = expected + unseen * self._different[other]
-            self._errors[other] = min(self._errors[other], most)
+        ((clique, new),), (row, expected) = precisions.items(), self._chosen
+        choices, hidden = self._start.choices, self._different[row] * self._unseen[row]
+        moved = math.hypot(hidden * self.total, expected)
+        for residual, precision in new.items():
+            self._held[choices.every.position[residual]] += precision
+        columns = choices.domain.columns(clique)
+        if len(columns) == 2 and not self._joined[columns]:
+            self._joined[columns] = self._different[row]
+            implied = choices.implied(self._joined)
+            self._unseen = np.where(self._joined[choices.ends] > 0, self._unseen, implied)
+        for other, unseen in choices.unseen_after(clique):
+            self._unseen[other] = min(self._unseen[other], unseen)
+        self._update()
         return [Measured({}, moved)]
+
+    def _update(self) -> None:
+        """Compute how far each estimate (rows) is from the table, by noise and by what it misses.
+
+        Both add by squares.
+        """
+        choices, rows = self._start.choices, self._start.rows
+        noise = choices.every.planner.noise_held(self._held)
+        errors = choices.errors(rows, noise, np.arange(noise.size))
+        self._errors = np.hypot(self._different * self._unseen * rows, errors)
 
 
 class _Choices:
@@ -239,6 +281,8 @@ class _Choices:
         self._same: dict[Clique, list[int]] = {}
         for row, clique in enumerate(self.every.cliques):
             self._same.setdefault(domain.columns(clique), []).append(row)
+        ends = [domain.columns(c) if len(c) == 2 else (0, 0) for c in self.every.cliques]
+        self.ends = tuple(np.array(ends, dtype=np.int64).T)
 
     def _tabulated(self, shares: Sequence[Array]) -> ErrorCurves:
         """Return the errors of the candidates in a table of ``TABULATED_ROWS`` rows."""
@@ -263,24 +307,30 @@ class _Choices:
         scale = TABULATED_ROWS / max(rows, 1)
         return self._curves.at(stds * scale, which) / scale
 
-    def assume_differences(self, chance: np.random.Generator) -> Array:
-        """Draw how far each candidate is from what its columns tell (share of the rows)."""
+    def assume_differences(self, chance: np.random.Generator, dependence: float) -> Array:
+        """Draw how far each candidate is from what its columns tell (share of the rows).
+
+        Combinations have the mean ``dependence``, but none is above 1; columns have 0.
+        """
         even = (np.arange(len(self.domain)) + 0.5) / len(self.domain)
         strengths = COLUMN_SPREAD * chance.permutation(ndtri(even))
+        several = [columns for columns in self._same if len(columns) > 1]
+        means = [2 * strengths[[*columns]].mean() for columns in several]
+        drawn = np.exp(means + PAIR_SPREAD * chance.normal(size=len(several)))
         found = np.zeros(len(self.every.cliques))
-        for columns, same in self._same.items():
-            strength = 2 * strengths[list(columns)].mean()
-            found[same] = math.exp(strength + PAIR_SPREAD * chance.normal())
-        several = [len(clique) > 1 for clique in self.every.cliques]
-        return np.minimum(found * DEPENDENCE / np.mean(found, where=several), 1.0)
+        for columns, one in zip(several, np.minimum(drawn * dependence / drawn.mean(), 1.0)):
+            found[self._same[columns]] = one
+        return found
 
-    def first_errors(self, rows: int, precision: Array, different: Array) -> Array:
-        """Return the L1 error (rows) of all candidates before the first round."""
-        error = different.copy()
-        single = np.flatnonzero([len(c) == 1 for c in self.every.cliques])
-        (stds,) = self.every.planner.expected_stds(precision, np.zeros(1), single)
-        error[single] = self.errors(rows, stds, single)
-        return error
+    def implied(self, joined: Array) -> Array:
+        """Return the part of its dependence that each candidate misses while it is unmeasured.
+
+        Measured pairs have their dependence in ``joined``, by columns. The strongest of them form a
+        forest. It shows what two columns have in common with all columns between them.
+        """
+        steps = shortest_path(abs(minimum_spanning_tree(-joined)), directed=False, unweighted=True)
+        np.fill_diagonal(steps, np.inf)  # of single columns, and of three or more
+        return 1 - IMPLIED ** (steps[self.ends] - 1)
 
     def unseen_after(self, clique: Clique) -> Iterator[tuple[int, float]]:
         """Return the candidates over the attributes of a measured one, and what its groups hide.

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -415,6 +415,35 @@ class Surely(_Modified):
         """Return the outcomes of the part, unknown ones as false."""
         true, false, unknown = self.part.outcome(row)
         return Outcome(true, false | unknown, np.zeros_like(unknown))
+
+
+@dataclass(frozen=True, eq=False)
+class Limits(Condition):
+    """The condition that a value is within the limits of its category.
+
+    It is unknown for categories that are not listed: ``keys`` are their amounts, ascending, with
+    the least and greatest values ``low`` and ``high``, all of shape (listed,).
+    """
+
+    left: str
+    right: str
+    keys: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
+    low: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
+    high: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
+
+    def named(self) -> Iterator[str]:
+        """Yield both columns."""
+        yield from (self.left, self.right)
+
+    def outcome(self, row: Row) -> Outcome:
+        """Return the outcomes: true or false if both values are known."""
+        a, b = row[self.left], row[self.right]
+        place = np.minimum(np.searchsorted(self.keys, a.low), len(self.keys) - 1)
+        known = a.named & b.known & (a.low == a.high) & (self.keys[place] == a.low)
+        low, high = self.low[place], self.high[place]
+        low, high = low - NEAR * np.abs(low), high + NEAR * np.abs(high)
+        true, false = (b.low <= high) & (b.high >= low), (b.low < low) | (b.high > high)
+        return Outcome(known & true, known & false, ~known & (true | True))
 
 
 def both(parts: tuple[Condition, ...]) -> Condition:

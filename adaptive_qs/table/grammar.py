@@ -22,6 +22,7 @@ from adaptive_qs.table.conditions import (
     Condition,
     Determination,
     Either,
+    Limits,
     Missing,
     Not,
     Operand,
@@ -36,6 +37,7 @@ GRAMMAR = r"""
      | _NEVER condition                                       -> never
      | _AT_LEAST_ONE name ("," name)*                         -> at_least_one
      | name ("," name)* ("determines"i | "determine"i) name     -> determination
+     | name "limits"i name                                      -> limitation
 
 ?condition: both ("or"i both)*                                 -> either
 ?both: single ("and"i single)*                                 -> both
@@ -218,6 +220,13 @@ class _Bound(Transformer[Token, Any]):
         self._apart(names)
         *lefts, right = (self._learnt(name).name for name in names)
         return Determination(tuple(lefts), right)
+
+    def limitation(self, names: list[_Leaf]) -> Limits:
+        self._apart(names)
+        left, right = map(self._learnt, names)
+        if not right.measured:
+            raise _Refused(f"{right.name!r} has labels, which are within no limits")
+        return Limits(left.name, right.name)
 
     def among(self, parts: list[Any]) -> Condition:
         name, *constants = parts

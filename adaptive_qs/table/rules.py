@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
 from typing import NamedTuple
@@ -23,6 +23,7 @@ from adaptive_qs.table.conditions import (
     DAY,
     Condition,
     Determination,
+    Limits,
     Mask,
     Operand,
     Row,
@@ -73,7 +74,32 @@ class Rule:
 
     text: str
     meaning: Condition | Determination
-    table: tuple[tuple[str, ...], ...] = ()  # of a determination, in the order of its columns
+    table: tuple[tuple[str, ...], ...] = ()  # of a determination or limits, in its order
+
+    @property
+    def headings(self) -> tuple[str, ...]:
+        """What the columns of its table are."""
+        *lefts, right = self.meaning.columns()
+        ends = (f"{right} from", f"{right} to") if isinstance(self.meaning, Limits) else (right,)
+        return (*lefts, *ends)
+
+    def with_limits(self, columns: Columns) -> Rule:
+        """Return the rule with the limits of its table; raise InputError if these are none."""
+        if not (isinstance(self.meaning, Limits) and self.table):
+            return self
+        left, right = self.meaning.columns()
+        found: dict[float, tuple[float, float]] = {}
+        for row in self.table:
+            read = [columns[name].read_amount(v) for name, v in zip((left, right, right), row)]
+            known = [amount for amount in read if amount is not None]
+            if not 3 == len(row) == len(known) or known[0] in found or known[1] > known[2]:
+                raise InputError(
+                    f"rule {self.text!r}: {', '.join(row)} in its table is no value of {left!r}, "
+                    f"named once, with the least and the greatest of {right!r}"
+                )
+            found[known[0]] = known[1], known[2]
+        keys, ends = np.array(sorted(found)), np.array([found[key] for key in sorted(found)])
+        return replace(self, meaning=Limits(left, right, keys, ends[:, 0], ends[:, 1]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +119,7 @@ class Ruleset:
         """
         named = {column.name: column for column in columns}
         rules = [
-            Rule(text, parse_rule(text, named), tuple(map(tuple, table)))
+            Rule(text, parse_rule(text, named), tuple(map(tuple, table))).with_limits(named)
             for text, table in declared
         ]
         ruleset = cls(named, tuple(rules))
@@ -237,16 +263,17 @@ class Ruleset:
 
     def _check(self) -> None:
         for rule in self.rules:
-            if rule.table and isinstance(rule.meaning, Condition):
+            listed = isinstance(rule.meaning, Determination | Limits)
+            if rule.table and not listed:
                 raise InputError(
                     f"rule {rule.text!r} has a table but determines nothing: remove it"
                 )
-        for rule, determination in self.determinations:
-            if not rule.table:
+            if listed and not rule.table:
                 raise InputError(
                     f"rule {rule.text!r} has no table, so rows could break it: list the values "
                     'that belong together as its "table"'
                 )
+        for rule, determination in self.determinations:
             _check_determined(rule, self.columns[determination.right])
         for text, condition in self.conditions:
             self._check_size(text, condition.columns())

@@ -44,7 +44,7 @@ class DeclaredRule(Reviewed):
     rule: RuleText
     """What holds, such as "start <= end" or "city determines county"; see the guide to rules."""
     table: tuple[tuple[Text, ...], ...] = ()
-    """Of a rule by which columns determine another: values that belong together, in its order."""
+    """Of a rule with "determines" or "limits": values that belong together, in its order."""
     table_file: Text = ""
     """CSV file next to the schema that has the table below a line of names, and is read with it."""
     description: str = ""

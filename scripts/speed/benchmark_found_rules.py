@@ -1,20 +1,25 @@
 """Rules that are found in raw tables, and absurd rows of synthetic tables with and without them.
 
-    python -m scripts.speed.benchmark_found_rules --data FOLDER
+    python -m scripts.speed.benchmark_found_rules --data FOLDER [--excerpts FOLDER]
 
-FOLDER has raw/airbnb.csv.gz, raw/porto.csv.gz, raw/marathon.csv.gz and national2019/. Each table is
+FOLDER has raw/airbnb.csv.gz, creditcard, porto and marathon there, and national2019/. Each table is
 synthesised with the schema and the rules that `schema init` proposes, as they are. "known" counts
 the rules that were written by hand (in national2019/schema_rules.json) and follow from those found:
 if one column of the true table is shuffled, each row that breaks one breaks a found rule, too, for
-each of its columns. "seconds" are of the processor. Writes results/found_rules.*.
+each of its columns. "seconds" are of the processor. With --excerpts (the data excerpts of NIST, as
+SDNist reads them) the K-marginal of national2019 is scored at ε = 1 and 10 (δ = 1e-5) for the
+proposal and for the schema made by hand ("without" has the latter). Writes results/found_rules.*;
+rows of other tables and seeds stay.
 """
 
 from __future__ import annotations
 
 import json
+import tempfile
 import time
 import warnings
 from collections.abc import Callable
+from io import StringIO
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -29,39 +34,61 @@ from adaptive_qs.evaluation.tables import JointCodes, TablePair
 from adaptive_qs.table.dictionary import read_dictionary
 from adaptive_qs.table.propose import propose
 from adaptive_qs.table.schema import Schema
-from scripts.results import apart, write_results
+from scripts.compare.scored import NIST_DELTA, run_evaluator
+from scripts.results import RESULTS, apart, with_earlier, write_results
 
 DELTA = 1e-6
-SPLITS = [*(f"{k}-{k + 5}km" for k in range(0, 40, 5)), "40-42km"]
-Absurd = Callable[[pd.DataFrame, pd.DataFrame], dict[str, int]]
+SPLITS = [f"{k}-{k + 5}km" for k in range(0, 40, 5)]
+KM_OF_DEGREE = 111.2
+Figures = dict[str, float]
 
 
-def airbnb(true: pd.DataFrame, made: pd.DataFrame) -> dict[str, int]:
-    """Listings outside their borough; reviews without a date, or the other way round."""
-    borough = true.drop_duplicates("neighbourhood").set_index("neighbourhood")[
-        "neighbourhood_group"
-    ]
-    wrong = made["neighbourhood"].map(borough) != made["neighbourhood_group"]
+def airbnb(true: pd.DataFrame, made: pd.DataFrame) -> Figures:
+    """Listings outside their borough or far from their neighbourhood; broken review patterns."""
+    kinds = true.groupby("neighbourhood")
+    wrong = made["neighbourhood"].map(kinds["neighbourhood_group"].first())
     none = made["number_of_reviews"] == 0
     gaps = (none != made["last_review"].isna()) | (none != made["reviews_per_month"].isna())
-    return {"wrong borough": int(wrong.sum()), "broken review patterns": int(gaps.sum())}
+    places = ["latitude", "longitude"]
+    centres = kinds[places].mean().reindex(made["neighbourhood"]).to_numpy()
+    north, east = (made[places].to_numpy() - centres).T * KM_OF_DEGREE
+    away = np.hypot(north, east * np.cos(np.radians(centres[:, 0])))
+    return {
+        "wrong borough": int((wrong != made["neighbourhood_group"]).sum()),
+        "broken review patterns": int(gaps.sum()),
+        "more than 5 km from the centre": int((away > 5).sum()),
+    }
 
 
-def porto(true: pd.DataFrame, made: pd.DataFrame) -> dict[str, int]:
-    """Callers of other calls than A, stands of others than B."""
+def creditcard(true: pd.DataFrame, made: pd.DataFrame) -> Figures:
+    """Per cent of limits that are no multiples of 10,000; columns of another dtype."""
+    odd = 100 * float((made["limit_bal"] % 10_000 != 0).mean())
+    kinds = sum(made[name].dtype != kind for name, kind in true.dtypes.items())
+    return {"limits no multiples of 10,000, %": round(odd, 2), "other dtype": kinds}
+
+
+def porto(true: pd.DataFrame, made: pd.DataFrame) -> Figures:
+    """Callers of other calls than A, stands of others than B; how far shares of hours are off."""
     call = made["ORIGIN_CALL"].notna() & (made["CALL_TYPE"] != "A")
     stand = made["ORIGIN_STAND"].notna() & (made["CALL_TYPE"] != "B")
-    return {"caller but not A": int(call.sum()), "stand but not B": int(stand.sum())}
+    one, other = (
+        pd.to_datetime(t["TIMESTAMP"]).dt.hour.value_counts(normalize=True) for t in (true, made)
+    )
+    off = 100 * float((other.reindex(one.index, fill_value=0) / one - 1).abs().max())
+    return {
+        "caller but not A": int(call.sum()), "stand but not B": int(stand.sum()),
+        "share of an hour off, %": round(off, 1),
+    }  # fmt: skip
 
 
-def marathon(true: pd.DataFrame, made: pd.DataFrame) -> dict[str, int]:
-    """Splits of 5 km that differ from the one before by more than 1.4 or 0.7."""
-    splits = made[SPLITS[:-1]].to_numpy(float)
+def marathon(true: pd.DataFrame, made: pd.DataFrame) -> Figures:
+    """Rows with a split of 5 km above 1.4 or below 0.7 times the one before."""
+    splits = made[SPLITS].to_numpy(float)
     ratio = splits[:, 1:] / splits[:, :-1]
-    return {"successive splits apart": int(((ratio > 1.4) | (ratio < 0.7)).sum())}
+    return {"successive splits apart": int(((ratio > 1.4) | (ratio < 0.7)).any(axis=1).sum())}
 
 
-def national2019(true: pd.DataFrame, made: pd.DataFrame) -> dict[str, int]:
+def national2019(true: pd.DataFrame, made: pd.DataFrame) -> Figures:
     """Persons whose age contradicts what is missing."""
     age, missing = made["AGEP"], made.isin(["N", ""])
     limits = {"MSP": 15, "PINCP": 15, "EDU": 3, "DREM": 5, "DPHY": 5}
@@ -69,9 +96,10 @@ def national2019(true: pd.DataFrame, made: pd.DataFrame) -> dict[str, int]:
     return {"inconsistent ages": int(off.sum())}
 
 
-TABLES: dict[str, Absurd] = {
-    "raw/airbnb": airbnb, "raw/porto": porto, "raw/marathon": marathon,
-    "national2019/national2019": national2019,
+NIST = "national2019/national2019"
+TABLES: dict[str, Callable[[pd.DataFrame, pd.DataFrame], Figures]] = {
+    "raw/airbnb": airbnb, "raw/creditcard": creditcard, "raw/porto": porto,
+    "raw/marathon": marathon, NIST: national2019,
 }  # fmt: skip
 
 
@@ -80,44 +108,53 @@ def main(
     table: Annotated[list[str] | None, typer.Option(help="Tables; all by default.")] = None,
     epsilon: Annotated[float, typer.Option()] = 1.0,
     seed: Annotated[list[int], typer.Option()] = [1, 2, 3],  # noqa: B006
+    excerpts: Annotated[Path | None, typer.Option(help="NIST's; scores K-marginals.")] = None,
+    environments: Annotated[Path, typer.Option(help="Of the evaluators.")] = Path("environments"),
     out: Annotated[str, typer.Option(help="File in results/; empty: none.")] = "found_rules",
 ) -> None:
     """Write results/found_rules.{csv,json}."""
     rows = []
     for name in table or TABLES:
         for number in seed:
-            rows += apart(measured, data, name, epsilon, number)
-            typer.echo("\n".join(map(json.dumps, rows[-2:])))
+            if excerpts is None:
+                rows += apart(measured, data, name, epsilon, number)
+            elif name == NIST:
+                for each in (1.0, 10.0):
+                    rows.append(scored(data, each, number, excerpts, environments))
+            typer.echo("\n".join(map(json.dumps, rows[-4:])))
     if out:
-        write_results(out, rows, {"delta": DELTA, "epsilon": epsilon, "workers": 1}, seed, rows)
+        for row in rows:
+            row["case"] = " ".join(str(row[key]) for key in ("table", "absurd", "epsilon", "seed"))
+        path = RESULTS / f"{out}.json"
+        earlier = json.loads(path.read_text())["numbers"] if path.exists() else []
+        order = sorted({row["case"] for row in (*earlier, *rows)})
+        rows = with_earlier(out, rows, order)
+        config = {"delta": DELTA, "delta of K-marginals": NIST_DELTA, "workers": 1}
+        write_results(out, rows, config, [1, 2, 3], rows)
+
+
+def proposed(path: Path) -> Schema:
+    """Return what `schema init` proposes, with the data dictionary next to the table, if any."""
+    known = path.parent / "data_dictionary.json"
+    return propose_rules(path, propose(path, read_dictionary(known) if known.exists() else None))
 
 
 def measured(data: Path, name: str, epsilon: float, seed: int) -> list[dict[str, Any]]:
     """Rows for one table and seed: each kind of absurd rows, with rules and without."""
     path = data / f"{name}.csv.gz"
-    known = path.parent / "data_dictionary.json"
-    proposal = propose(path, read_dictionary(known) if known.exists() else None)
-    schema = propose_rules(path, proposal)
-    byhand = path.parent / "schema_rules.json"
+    schema, byhand = proposed(path), path.parent / "schema_rules.json"
     kept = counted(path, schema, Schema.load(byhand)) if byhand.exists() else (0, 0)
-    kind = {"keep_default_na": False} if known.exists() else {}
+    kind = {"keep_default_na": False} if byhand.exists() else {}
     true = pd.read_csv(path, **kind)
     found, seconds = [], []
     some = pd.read_csv(path, dtype=str, keep_default_na=False).head(300)
     for source, each in ((some, schema), (path, schema), (path, schema.changed(rules=()))):
         start = time.process_time()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            model = Synthesizer(
-                epsilon=epsilon, delta=DELTA, insecure_seed=seed, workers=1, beyond_limits=True,
-                unreviewed_schema=True,
-            ).fit(source, schema=each)  # fmt: skip
-            table = model.sample(len(true), seed=seed)
+        text = made(source, each, len(true), epsilon, DELTA, seed)
         if source is some:  # which compiles
             continue
         seconds.append(time.process_time() - start)
-        text = table.to_csv(index=False)
-        found.append(TABLES[name](true, read(text, kind)))
+        found.append(TABLES[name](true, pd.read_csv(StringIO(text), **kind)))
     return [
         {
             "table": name, "epsilon": epsilon, "seed": seed, "rules": len(schema.rules),
@@ -129,11 +166,35 @@ def measured(data: Path, name: str, epsilon: float, seed: int) -> list[dict[str,
     ]  # fmt: skip
 
 
-def read(text: str, kind: dict[str, Any]) -> pd.DataFrame:
-    """Return the table as pandas reads it."""
-    from io import StringIO
+def made(source: Any, schema: Schema, rows: int, epsilon: float, delta: float, seed: int) -> str:
+    """Return a synthetic table, as CSV."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = Synthesizer(
+            epsilon=epsilon, delta=delta, insecure_seed=seed, workers=1, beyond_limits=True,
+            unreviewed_schema=True,
+        ).fit(source, schema=schema)  # fmt: skip
+        return str(model.sample(rows, seed=seed).to_csv(index=False))
 
-    return pd.read_csv(StringIO(text), **kind)
+
+def scored(
+    data: Path, epsilon: float, seed: int, excerpts: Path, environments: Path
+) -> dict[str, Any]:
+    """A row of K-marginals by SDNist, of the proposal and of the schema made by hand."""
+    path, scores = data / f"{NIST}.csv.gz", []
+    rows = len(pd.read_csv(path))
+    schemas = proposed(path), Schema.load(path.parent / "schema_rules.json")
+    for schema in schemas:
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "synthetic.csv"
+            file.write_text(made(path, schema, rows, epsilon, NIST_DELTA, seed))
+            job = {"synthetic": str(file), "target": path.parent.name, "excerpts": str(excerpts)}
+            scores.append(run_evaluator("sdnist", job, environments)["k_marginal"])
+    return {
+        "table": NIST, "epsilon": epsilon, "seed": seed, "rules": len(schemas[0].rules),
+        "known": "", "by hand": len(schemas[1].rules), "absurd": "K-marginal", "with": scores[0],
+        "without": scores[1], "true": 1000, "seconds": "", "seconds without": "",
+    }  # fmt: skip
 
 
 def counted(path: Path, found: Schema, byhand: Schema) -> tuple[int, int]:

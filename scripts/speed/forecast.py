@@ -1,16 +1,21 @@
-"""How often the forecast of measured marginals and unconnected columns comes true.
+"""How often the forecast of measured marginals, unconnected columns and time comes true.
 
-    python -m scripts.speed.forecast --data FOLDER
+    python -m scripts.speed.forecast --data FOLDER [--only TABLE]
 
 Each table of FOLDER (<name>/<name>.csv of codes with domain.json beside it), whole and cut to few
 rows, and each made-up kind of table is run at three epsilons with fresh noise, all 2-way marginals,
 and compared with the forecast for its number of rows. Writes results/forecast.*: marginals measured
-and forecast; columns left unconnected, forecast to be, and both. Recall is both/left, precision
-both/forecast; ``near`` is the share of runs whose marginals are within a quarter of the forecast.
+and forecast, with the range that is foreseen; columns left unconnected, forecast to be, and both;
+at one epsilon the processor seconds of a whole run in this process, with those of starting one,
+and their estimate. Recall is both/left, precision both/forecast; ``near`` is the share of runs
+whose marginals are within a quarter of the forecast, ``inside`` of those in its range, ``timely``
+of those whose seconds are within a factor of 2. The numbers are of all rows, earlier ones too.
 """
 
 from __future__ import annotations
 
+import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,46 +24,76 @@ import numpy as np
 import typer
 
 from adaptive_qs.loop.expected import DEPENDENCE
-from adaptive_qs.loop.forecast import COLUMN_SPREAD, PAIR_SPREAD, RUNS, LoopForecast
+from adaptive_qs.loop.forecast import (
+    COLUMN_SPREAD,
+    FEW_RUNS,
+    IMPLIED,
+    PAIR_SPREAD,
+    RUNS,
+    TABLE_SPREAD,
+    LoopForecast,
+)
 from adaptive_qs.loop.loop import run_loop
 from adaptive_qs.privacy.budget import Budget
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.privacy.noise import SystemEntropy
 from adaptive_qs.release.bundle import unconnected_columns
 from adaptive_qs.run.budget import PrivacyTarget
+from adaptive_qs.run.memory import START_SECONDS, run_seconds
+from adaptive_qs.synthesizer import Synthesizer
 from adaptive_qs.table.coded import CodedTable, MarginalCounter
 from adaptive_qs.workload.workload import Workload
 from scripts import table_kinds
-from scripts.results import write_results
+from scripts.compare.tables import load_real
+from scripts.results import RESULTS, write_results
 
 EPSILONS = (0.1, 1.0, 10.0)
 DELTA = 1e-9
 FEW_ROWS = (3_000,)
 NEAR = 0.25
+TIMED, MOST_TIMED = 1.0, 50
+"""Epsilon at which whole runs are timed, of tables of so many columns."""
 
 
-def main(data: Annotated[Path, typer.Option(help="Folder of coded tables.")]) -> None:
-    rows = []
-    for name, table in tables(data):
+def main(
+    data: Annotated[Path, typer.Option(help="Folder of coded tables.")],
+    only: Annotated[list[str] | None, typer.Option(help="Tables to run.")] = None,
+) -> None:
+    rows = list[dict[str, Any]]()
+    for name, table in tables(data, only):
         for epsilon in EPSILONS:
             rows.append({"table": name, "rows": table.num_rows, "epsilon": epsilon})
             rows[-1] |= compared(table, epsilon)
             print(rows[-1], flush=True)
+    path = RESULTS / "forecast.json"
+    earlier = json.loads(path.read_text())["numbers"]["runs"] if only and path.exists() else []
+    every = {(row["table"], row["rows"], row["epsilon"]): row for row in [*earlier, *rows]}
+    rows = [*every.values()]
     left, forecast, both = (sum(row[key] for row in rows) for key in ("left", "forecast", "both"))
     near = [abs(row["measured"] - row["expected"]) <= NEAR * row["expected"] for row in rows]
-    numbers = {"near": np.mean(near), "recall": both / left, "precision": both / forecast}
-    config = {"delta": DELTA, "dependence": [DEPENDENCE, COLUMN_SPREAD, PAIR_SPREAD], "loops": RUNS}
+    inside = [row["least"] <= row["measured"] <= row["most"] for row in rows]
+    timed = [row["seconds"] / row["estimate"] for row in rows if row["seconds"]]
+    numbers = {
+        "near": np.mean(near), "inside": np.mean(inside), "recall": both / left,
+        "precision": both / forecast, "timely": np.mean([0.5 <= r <= 2 for r in timed]),
+    }  # fmt: skip
+    spreads = [DEPENDENCE, TABLE_SPREAD, COLUMN_SPREAD, PAIR_SPREAD, IMPLIED]
+    config = {"delta": DELTA, "dependence": spreads, "loops": [RUNS, FEW_RUNS]}
     write_results("forecast", {**numbers, "runs": rows}, config, None, rows)
     print(numbers)
 
 
-def tables(folder: Path) -> Iterator[tuple[str, CodedTable]]:
+def tables(folder: Path, only: list[str] | None) -> Iterator[tuple[str, CodedTable]]:
     """Real tables, each also with few rows, and made-up ones."""
-    for path in sorted(folder.glob("*/domain.json")):
-        table = table_kinds.coded_table(path.parent)
-        yield path.parent.name, table
+    names = [path.parent.name for path in sorted(folder.glob("*/domain.json"))]
+    for name in [*names, "ma2019"]:
+        if only and name not in only:
+            continue
+        coded = name in names
+        table = table_kinds.coded_table(folder / name) if coded else load_real(name, folder)
+        yield name, table
         for few in FEW_ROWS:
-            yield path.parent.name, _some(table, few)
+            yield name, _some(table, few)
     for kind in (
         table_kinds.weak_dependence,
         table_kinds.functional_dependence,
@@ -66,7 +101,8 @@ def tables(folder: Path) -> Iterator[tuple[str, CodedTable]]:
         table_kinds.many_attributes,
         table_kinds.long_tails,
     ):
-        yield kind.__name__, kind(20_000)
+        if not only or kind.__name__ in only:
+            yield kind.__name__, kind(20_000)
 
 
 def compared(table: CodedTable, epsilon: float) -> dict[str, Any]:
@@ -77,16 +113,28 @@ def compared(table: CodedTable, epsilon: float) -> dict[str, Any]:
     result = run_loop(mechanisms.table(MarginalCounter(table)), workload, mechanisms, rho)
     columns = result.model.domain.columns
     left = set(unconnected_columns(workload, map(columns, result.model.estimates)))
-    expected = LoopForecast(workload, rho)
-    forecast = set(expected.columns(table.num_rows))
+    expected = LoopForecast(workload, rho).measured(table.num_rows)
+    forecast, timed = {*expected.unconnected}, epsilon == TIMED and len(table.domain) <= MOST_TIMED
     return {
         "columns": len(table.domain),
         "measured": len({columns(r.clique) for r in result.rounds if len(r.clique) > 1}),
-        "expected": expected.measured(table.num_rows).marginals,
+        "expected": expected.marginals,
+        "least": expected.least,
+        "most": expected.most,
         "left": len(left),
         "forecast": len(forecast),
         "both": len(left & forecast),
+        "seconds": round(whole_seconds(table, epsilon), 1) if timed else None,
+        "estimate": round(run_seconds(workload, table.num_rows, expected.marginals), 1),
     }
+
+
+def whole_seconds(table: CodedTable, epsilon: float) -> float:
+    """Processor seconds of a run that fits and draws a table, with those of starting a process."""
+    begun = time.process_time()
+    model = Synthesizer(epsilon=epsilon, delta=DELTA, workload=2, workers=2).fit(table)
+    model.release_.draw().coded()
+    return START_SECONDS + time.process_time() - begun
 
 
 def _some(table: CodedTable, rows: int) -> CodedTable:

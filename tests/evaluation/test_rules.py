@@ -356,6 +356,22 @@ def test_rules_are_proposed_that_the_data_show_and_that_a_schema_can_hold():
     assert propose_rules(shuffled, schema).rules == ()
 
 
+def test_limits_by_a_category_are_proposed_rounded_outwards():
+    rng = np.random.default_rng(5)
+    town = rng.integers(0, 12, 2_000)
+    height = np.round(town / 3 + rng.uniform(0, 0.3, 2_000), 3)
+    price = rng.normal(size=2_000) * (1 + town)  # which differs by town, too, but has no limits
+    table = pd.DataFrame({"town": [f"t{k:02}" for k in town], "height": height, "price": price})
+    (rule,) = propose_rules(table, propose(table)).declared_rules
+    assert rule.rule == "town limits height"
+    for k, (name, low, high) in enumerate(rule.table):
+        assert name == f"t{k:02}"
+        own = height[town == k]
+        assert own.min() - 0.1 < float(low) <= own.min() <= own.max() <= float(high)
+        assert float(high) < own.max() + 0.1
+        assert len(low) == 3  # one decimal
+
+
 def people():
     """Made by the rules that are to be found, one of each kind."""
     rng, n = np.random.default_rng(3), 4_000
@@ -446,6 +462,7 @@ def test_missing_values_are_explained_once_and_places_have_no_limits(tmp_path):
         "visits = 0 <-> `last visit` is missing",
         "call in (B, C) <-> caller is missing",
         "district determines density",
+        "district limits longitude",
     }
     assert schema.column("density").listed[:2] == ("1.5", "3.25")
     assert "values" in schema.column("density").open

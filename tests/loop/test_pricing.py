@@ -19,7 +19,7 @@ from adaptive_qs.loop.budget import (
     RoundBudget,
     selection_rho,
 )
-from adaptive_qs.loop.candidates import FALL, RARELY, UNKNOWN, CellLimit, ErrorTable, JointPlan
+from adaptive_qs.loop.candidates import FALL, RARELY, UNKNOWN, CellLimit, ErrorTable
 from adaptive_qs.loop.estimates import measurement_cost
 from adaptive_qs.loop.loop import run_loop
 from adaptive_qs.loop.planner import ConditionalPlanner
@@ -61,7 +61,7 @@ class Schedule:
         limit = CellLimit(DOMAIN, CANDIDATES, 10**6)
         self.candidates = SimpleNamespace(
             limit=limit, errors=prices, cliques=CANDIDATES, open=limit.open, weights=WEIGHTS,
-            known=limit.open, plan_known=lambda rho: (JointPlan(), self.gain),
+            known=limit.open, plan_known=lambda rho: SimpleNamespace(gain=self.gain / 2),
         )  # fmt: skip
         self.gain = 0.0
         self.anneal = partial(self.budget.anneal, RoundBudget(0.0, 1e-4))

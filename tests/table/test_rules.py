@@ -165,6 +165,9 @@ def test_a_cell_is_left_where_some_of_its_values_keep_the_rule(text, names, hold
         ([{"rule": "city determines county", "table": [["p", "z"]]}], "'z' in its table"),
         ([{"rule": "city determines county", "table": [["p"]]}], "a row of 1 values for 2"),
         ([{"rule": "city determines county", "table": [["p", "k"], ["p", "l"]]}], "two values"),
+        (["city limits age"], "has no table, so rows could break it"),
+        ([{"rule": "age limits city", "table": [["3", "p", "q"]]}], "labels, which are within no"),
+        ([{"rule": "city limits age", "table": [["p", "9", "3"]]}], "p, 9, 3 in its table is no"),
         ([{"rule": "x < y", "table": [["p", "k"]]}], "has a table but determines nothing"),
         ([3], "rule number 1: must be text"),
         ([{"rul": "x < y"}], "rule number 1: rul: is not a known key"),
@@ -216,6 +219,14 @@ def test_what_a_table_declares_is_determined():
     (cells,) = with_rules(rule).ruleset.cells
     assert cells.names == ("city", "county")
     assert cells.allowed.tolist() == [[1, 0, 1], [0, 1, 1], [1, 1, 1], [1, 0, 1]]
+
+
+def test_a_category_limits_a_number_as_its_table_declares():
+    rule = {"rule": "city limits x", "table": [["p", "1", "2"], ["other", "-9", "0"]]}
+    (cells,) = with_rules(rule).ruleset.cells
+    assert cells.names == ("x", "city")
+    assert cells.allowed.tolist() == [[0, 1, 1, 1], *[[1, 1, 1, 0]] * 2, *[[0, 1, 1, 0]] * 3]
+    assert with_rules(rule).ruleset.rules[0].headings == ("city", "x from", "x to")
 
 
 def test_codes_that_no_row_can_have_are_told():
