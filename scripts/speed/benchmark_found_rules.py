@@ -187,7 +187,9 @@ def scored(
     for schema in schemas:
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "synthetic.csv"
-            file.write_text(made(path, schema, rows, epsilon, NIST_DELTA, seed))
+            text = StringIO(made(path, schema, rows, epsilon, NIST_DELTA, seed))
+            table = pd.read_csv(text, dtype=str, keep_default_na=False)
+            table.replace("", "N").to_csv(file, index=False)  # as SDNist reads missing values
             job = {"synthetic": str(file), "target": path.parent.name, "excerpts": str(excerpts)}
             scores.append(run_evaluator("sdnist", job, environments)["k_marginal"])
     return {
