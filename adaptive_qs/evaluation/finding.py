@@ -396,10 +396,7 @@ def _causes(place: int, view: _View, target: _Fact) -> Iterator[_Fact]:
 
 
 def _is_sharp(view: _View, fact: _Fact, target: _Fact) -> bool:
-    """Return whether just beyond a limit, many rows are as they are not within it.
-
-    Towards the end of a spread-out group, its rows become rare.
-    """
+    """Return whether many rows just beyond a limit differ; at the end of a group they are rare."""
     if fact.form != "limit" or view.amounts is None:
         return True
     if target.form != "missing" and view.distinct > MOST_STEPS:
