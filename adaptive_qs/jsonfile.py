@@ -213,7 +213,7 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _finite(text: str) -> float:
     value = float(text)
-    return _no_constant(text) if math.isinf(value) else value
+    return _no_constant(_short(text)) if math.isinf(value) else value
 
 
 def _no_constant(name: str) -> float:

@@ -17,6 +17,7 @@ BAD = {
     "alone": (b"Infinity", "x.json: Infinity is not a number that JSON can hold. Use a finite"),
     "nested": (b'{"a": {"b": [[NaN]], "c": 1}}', "x.json: NaN is not a number"),
     "too large": (b'{"a": 1e999}', "x.json: 1e999 is not a number"),
+    "long": (b"[1e999" + b"0" * 5000 + b"]", "x.json: 1e99900000000000000000000000000"),
     "half a character": (b'{"a": "\\ud800"}', "half of a surrogate pair"),
     "digits": (b'{"a": -' + b"1" * 5000 + b"}", "a number of 5,001 digits. Use at most 1,000"),
     "depth": (b"[" * 200_000, "nested too deeply"),
@@ -35,6 +36,7 @@ def test_bad_files_are_refused_in_one_line_that_names_them(case, refusal, tmp_pa
     assert str(caught.value).startswith(f"{path}: ")
     assert hint in str(caught.value)
     assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 300 + len(str(path))
 
 
 def test_a_byte_order_mark_is_skipped(tmp_path):

@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_qs.errors import DataError
+from adaptive_qs.errors import DataError, InputError
 from adaptive_qs.evaluation.rules import (
     GLANCE,
     Determination,
@@ -396,10 +396,7 @@ def _causes(place: int, view: _View, target: _Fact) -> Iterator[_Fact]:
 
 
 def _is_sharp(view: _View, fact: _Fact, target: _Fact) -> bool:
-    """Return whether just beyond a limit, many rows are as they are not within it.
-
-    Towards the end of a spread-out group, its rows become rare.
-    """
+    """Return whether many rows just beyond a limit differ; at the end of a group they are rare."""
     if fact.form != "limit" or view.amounts is None:
         return True
     if target.form != "missing" and view.distinct > MOST_STEPS:
@@ -422,7 +419,10 @@ def _telling(
     joint: JointCodes, schema: Schema, text: str, least: float = LEAST_BROKEN
 ) -> tuple[Rule, RuleCheck] | None:
     """Return a rule with its check; None if a row breaks it or independent rows rarely would."""
-    rule = parse_rule(text, schema)
+    try:
+        rule = parse_rule(text, schema)
+    except InputError:  # a name or a value that no rule can write
+        return None
     (found,) = check_rules(joint, [rule], "found")
     enough = _rows_broken(found) * joint.true_rows >= LEAST_CHANCES
     return (rule, found) if enough and found.expected_if_independent >= least else None

@@ -336,7 +336,8 @@ class ThreatModel(BaseModel):
     trusted: tuple[str, ...] = (
         "that the machine that ran the program, its operating system and its random numbers can "
         "be trusted",
-        "that the schema, the workload and the settings were not derived from the rows",
+        "that the schema, the workload and the settings may be public. What they show of "
+        "the rows, such as limits of an accepted proposal, is not covered",
     )
     excluded: tuple[str, ...] = (
         "running time, memory use, progress and messages of the program, which are for the owner",

@@ -91,7 +91,7 @@ class Rule:
         found: dict[float, tuple[float, float]] = {}
         for row in self.table:
             read = [columns[name].read_amount(v) for name, v in zip((left, right, right), row)]
-            known = [amount for amount in read if amount is not None]
+            known = [amount for amount in read if amount is not None and math.isfinite(amount)]
             if not 3 == len(row) == len(known) or known[0] in found or known[1] > known[2]:
                 raise InputError(
                     f"rule {self.text!r}: {', '.join(row)} in its table is no value of {left!r}, "

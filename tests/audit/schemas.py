@@ -85,4 +85,7 @@ def workloads(draw, schema):
     families = ["marginal", "prefix", "range", "hybrid", "random"]
     family = draw(st.sampled_from([*families, "affine", "absdiff"] if ways == 2 else families))
     mechanism = draw(st.sampled_from(["auto", "residualplanner", "identity"]))
-    return {"version": 1, "parts": [{"ways": [ways], "queries": family}]}, mechanism
+    parts = [{"ways": [ways], "queries": family}]
+    if ways == most > 1 and draw(st.booleans()):  # lighter ones wait for what is inside of them
+        parts = [{"ways": [ways], "weight": 0.1}, {"ways": [ways - 1], "weight": 1.0}]
+    return {"version": 1, "parts": parts}, mechanism

@@ -472,7 +472,9 @@ def test_missing_values_are_explained_once_and_places_have_no_limits(tmp_path):
     assert propose_rules(tmp_path / "t.csv", propose(tmp_path / "t.csv")).rules == ()
 
 
-@pytest.mark.parametrize("label", ["plain", "two words", "and", "it's", "x", "-3", "never", "a.b"])
+@pytest.mark.parametrize(
+    "label", ["plain", "two words", "and", "it's", "x", "-3", "never", "limits"]
+)
 def test_labels_are_written_such_that_rules_read_them_as_labels(label):
     """Also those that are names of columns, numbers or words of the grammar."""
     columns = [{"name": "c", "type": "categorical", "values": [label, "other"]}]
@@ -481,6 +483,14 @@ def test_labels_are_written_such_that_rules_read_them_as_labels(label):
     condition = parse_condition(f"c = {written_value(label, known)}", known)
     outcome = condition.outcome({"c": read_values(known["c"], np.array([0, 1]))})
     assert outcome.true.tolist() == [True, False]
+
+
+def test_names_and_labels_that_no_rule_can_write_are_in_none():
+    k = np.arange(600) % 3
+    labels = np.array([f"{5 + j}'2\"" for j in range(3)])[k]
+    frame = pd.DataFrame({"height": labels, "n`x": k, "m": k + 4, "p": np.arange(600) % 7})
+    rules = propose_rules(frame, propose(frame)).declared_rules
+    assert all("n`x" not in rule.rule for rule in rules)
 
 
 def test_schema_init_writes_them_for_review(tmp_path, capsys):

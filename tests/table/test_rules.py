@@ -168,6 +168,7 @@ def test_a_cell_is_left_where_some_of_its_values_keep_the_rule(text, names, hold
         (["city limits age"], "has no table, so rows could break it"),
         ([{"rule": "age limits city", "table": [["3", "p", "q"]]}], "labels, which are within no"),
         ([{"rule": "city limits age", "table": [["p", "9", "3"]]}], "p, 9, 3 in its table is no"),
+        ([{"rule": "city limits age", "table": [["p", "3", "nan"]]}], "p, 3, nan in its table is"),
         ([{"rule": "x < y", "table": [["p", "k"]]}], "has a table but determines nothing"),
         ([3], "rule number 1: must be text"),
         ([{"rul": "x < y"}], "rule number 1: rul: is not a known key"),
