@@ -272,7 +272,7 @@ def compare_means(values: _Values, by: Grouping) -> GroupMeans | None:
     around = [true.quantiles(0.5 + side * reach, chosen) for side in (-1, 1)]
     unexplained = (
         np.abs(means[1] - means[0]) > DEVIATIONS * deviation + tiny,
-        (medians[1] < around[0]) | (medians[1] > around[1]),
+        ((medians[1] < around[0]) | (medians[1] > around[1])) & (reach < 0.5),
     )
     middle, names = values.middle, by.labels
     off = np.where(m == 0, 1 / FAR_MEAN, 0.0)
