@@ -117,7 +117,7 @@ def emit_rows(title: str, rows: Sequence[Row]) -> None:
     width = max(len(name) for name, _ in rows)
     lines = [Text(title, style="bold")]
     for name, value in rows:
-        line = Text.assemble(f"  {name:<{width}}  ", _printable(value))
+        line = Text.assemble(f"  {name:<{width}}  ", printable(value))
         line.stylize("bold", 0, width + 2)
         lines.append(line)
     _emit_rich(*lines, soft_wrap=True)
@@ -138,7 +138,7 @@ def emit_columns(
         right = last if figures and last else numbers and (figures or last)
         table.add_column(Text(name), overflow="fold", justify="right" if right else "left")
     for row in rows:
-        table.add_row(*(Text(_printable(cell)) for cell in row))
+        table.add_row(*(Text(printable(cell)) for cell in row))
     _emit_rich(table)
 
 
@@ -266,13 +266,13 @@ def conclude(as_json: bool, content: Mapping[str, Any], rows: Sequence[Row]) -> 
     emit_json(content) if as_json else emit_rows("Done.", rows)
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
     """Replace control characters, which names of files and columns can contain."""
     return "".join(c if c.isprintable() else "?" for c in text.replace("\u00a0", " "))
 
 
 def _line(prefix: str, text: str, style: str) -> None:
-    text = _printable(" ".join(text.split()))
+    text = printable(" ".join(text.split()))
     if not sys.stderr.isatty():
         with suppress(OSError):  # a full disk under a log is no reason to stop
             sys.stderr.write(f"{prefix}{text}\n")

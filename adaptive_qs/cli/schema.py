@@ -96,7 +96,8 @@ def _dump(schema: Schema, out: Path, force: bool) -> None:
         write_pairs(path, rule.headings, rule.table)
         inside = json.dumps(rule.table, ensure_ascii=False)
         text = text.replace(f'"table": {inside}', f'"table_file": {json.dumps(path.name)}')
-        io.emit(f"Check {path}: the values that belong together by the rule {rule.text}")
+        shown = io.printable(rule.text)
+        io.emit(f"Check {path}: the values that belong together by the rule {shown}")
     with atomic_writer(out) as file:
         file.write(text.encode())
 
@@ -114,9 +115,9 @@ def ask(schema: Schema) -> Schema:
         number, (topic, lines, proposed) = number + 1, questions[0]
         io.emit(f"\n{number}/{number + len(questions) - 1} {QUESTIONS[topic]}")
         for line in lines:
-            io.emit(f"  {line}")
+            io.emit(f"  {io.printable(line)}")
         while True:
-            enter = f"Enter: {proposed}" if proposed else "Enter accepts the proposal"
+            enter = f"Enter: {io.printable(proposed)}" if proposed else "Enter accepts the proposal"
             io.emit(f"  [{enter}]")
             line = sys.stdin.readline() if sys.stdin is not None else ""
             if not line:
@@ -126,7 +127,7 @@ def ask(schema: Schema) -> Schema:
                 schema = answer(schema, topic, text)
                 break
             except InputError as error:
-                io.emit(f"  {error}")
+                io.emit(f"  {io.printable(str(error))}")
     return schema
 
 

@@ -129,13 +129,15 @@ def test_no_reason_reaches_a_release(proposed, tmp_path):
 
 def test_the_terminal_asks_until_an_answer_fits(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    TABLE.to_csv("t.csv", index=False)
+    TABLE.assign(**{"\x1b[31m": "a"}).to_csv("t.csv", index=False)
     assert main(["schema", "init", "t.csv", "--out", "p.json"]) == 0
     assert "schema check p.json --ask" in capsys.readouterr().out
     topics = open_topics(Schema.load("p.json"))
     monkeypatch.setattr(sys, "stdin", io.StringIO("nobody\n" + "\n" * len(topics)))
     assert main(["schema", "check", "p.json", "--ask"]) == 0
-    assert "'nobody' is none of" in capsys.readouterr().out
+    assert "'nobody' is none of" in (shown := capsys.readouterr().out)
+    assert "?[31m" in shown
+    assert "\x1b" not in shown
     assert not is_unreviewed(Schema.load("p.json"))
     monkeypatch.setattr(sys, "stdin", io.StringIO("\n"))
     assert main(["schema", "init", "t.csv", "--out", "q.json", "--ask"]) == 2
