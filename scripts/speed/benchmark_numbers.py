@@ -74,15 +74,16 @@ def main(
                     typer.echo(json.dumps(rows[-1]))
     config = {"delta": DELTA, "noise": "exact, seeded", "codes": CODES, "workers": 1}
     if beside_coarse:
-        out, rows = "fine_codes", with_earlier("fine_codes", rows, every_case())
-        for row in rows:
-            row["beside_best"] = beside_best(row, rows)
+        out = "fine_codes"
     if out:
+        rows = with_earlier(out, rows, every_case())
+        for row in rows if beside_coarse else ():
+            row["beside_best"] = beside_best(row, rows)
         write_results(out, rows, config, sorted({row["seed"] for row in rows}), rows)
 
 
 def every_case() -> list[str]:
-    """Return the cases of which a file on fine codes may have rows, in their order."""
+    """Return the cases of which a file may have rows, in their order."""
     ordered = product(NUMBERS, EPSILONS, SEEDS, ["proposed", *DECLARED])
     return [" ".join(map(str, one)) for one in ordered]
 
