@@ -466,6 +466,7 @@ def test_sets_differ_by_a_root_row_with_everything_below_it(tmp_path, replace):
 
 
 @pytest.mark.parametrize("replace", [False, True])
+@pytest.mark.slow
 def test_neighbouring_sets_change_each_table_by_at_most_the_claimed_rows(tmp_path, replace):
     rng, largest = np.random.default_rng(2), Counter()
     for _, pairs in islice(set_pairs(TOWN, replace, tmp_path, rng), 40):

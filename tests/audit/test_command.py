@@ -107,6 +107,7 @@ SETS = ["audit", "--schema", "town.json", "--pairs", "4", "--json"]
 
 
 @pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
+@pytest.mark.slow
 def test_sets_of_three_levels_that_differ_by_a_row_of_the_root_with_all_rows_below(run, neighbours):
     code, out, err = run(*SETS, "--neighbours", neighbours)
     found = json.loads(out)

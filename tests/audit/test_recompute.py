@@ -122,6 +122,7 @@ def batch_calls(batch, table):
 
 @settings(max_examples=25)
 @given(st.data(), schemas(), st.sampled_from([1e-6, 0.01, 2.0]))
+@pytest.mark.slow
 def test_answers_are_paid_for(data, schema, rho):
     """The charges add up to the budget, and no row of the domain moves a release further."""
     workload, mechanism = data.draw(workloads(schema))

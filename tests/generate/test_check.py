@@ -121,6 +121,7 @@ def test_rows_of_given_attributes_are_repaired_in_their_order():
     np.testing.assert_array_equal(repaired[:, :2], before[:, :2])
 
 
+@pytest.mark.slow
 def test_rows_that_values_under_rules_replace_are_checked(monkeypatch):
     """Rules that no values meet take rows away after the check of the codes; it looks again."""
     release = fitted(5.0, RULED).release_

@@ -173,6 +173,7 @@ def test_the_counts_shown_are_the_released_ones(bundle, page):
         assert f'<td class="n">{round(value):,}</td>'.replace("-", "−") in page
 
 
+@pytest.mark.slow
 def test_many_columns_are_capped_and_said_so(bundle):
     number = COLUMNS_SHOWN + 6
     schema = Schema.parse(

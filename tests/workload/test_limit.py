@@ -157,6 +157,7 @@ def test_two_hundred_columns_at_three_ways_run(monkeypatch):
     assert {i for c in select_candidates for i in c} == set(range(200))
 
 
+@pytest.mark.slow
 def test_a_pair_too_large_for_the_memory_is_left_out_and_its_columns_stay():
     sizes = {"a": 12_000, "b": 12_000, "c": 2}
     frame = pd.DataFrame({"a": [1, 2] * 50, "b": [3, 4] * 50, "c": [0, 1] * 50})
