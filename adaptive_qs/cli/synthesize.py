@@ -128,7 +128,7 @@ class Outcome:
         return rows
 
     def _next(self) -> list[str]:
-        """Return the next command to try; an empty list if there is none."""
+        """Return the arguments of the next command to try, or an empty list."""
         out, bundle = self.outputs.out, self.outputs.release
         if out is None:
             return [] if bundle is None else ["sample", str(bundle), "--out", "table.csv"]

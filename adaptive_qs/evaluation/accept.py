@@ -47,7 +47,7 @@ class Criterion(BaseModel):
 
     @property
     def text(self) -> str:
-        """What is measured, in words."""
+        """Description of the measure."""
         fields = self.model_dump(exclude={"limit", "measure"}, exclude_defaults=True)
         parts = (f"{k} {', '.join(v) if isinstance(v, tuple) else v}" for k, v in fields.items())
         return ", ".join([str(getattr(self, "measure", "")).replace("_", " "), *parts])
@@ -206,7 +206,7 @@ class Unique(Criterion):
     columns: Annotated[tuple[str, ...], Field(strict=False)] = ()
 
     def find(self, comparison: Comparison) -> Found:
-        """Return the share of the synthetic rows."""
+        """Return the share of the synthetic rows that match a unique true row."""
         clique = tuple(map(comparison.schema.names.index, self.columns))
         _, true, made = count_combinations(comparison.joint, clique)
         return float(made[true == 1].sum() / made.sum()), ""
@@ -218,7 +218,7 @@ class Broken(Criterion):
     measure: Literal["rules"]
 
     def find(self, comparison: Comparison) -> Found:
-        """Return the share of the synthetic rows."""
+        """Return the share of the synthetic rows that break the most broken rule."""
         found = check_rules(comparison.joint, comparison.rules, "declared")
         if not found:
             raise InputError("rules: none is declared. Declare one, or remove the criterion.")

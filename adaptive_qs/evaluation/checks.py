@@ -216,7 +216,7 @@ class Comparison:
         return self.pair.true.num_rows, self.pair.synthetic.num_rows
 
     def describe_row(self, table: int, row: int, columns: Iterable[int]) -> str:
-        """Return the values of some columns in a row of the true (0) or synthetic table (1)."""
+        """Describe a row by some of its columns; ``table`` is 0 for true and 1 for synthetic."""
         coded, known = (self.pair.true, self.pair.synthetic)[table], self.schema.columns
         labels = ((known[i], known[i].labels_of_codes()[coded.columns[i][row]]) for i in columns)
         return ", ".join(f"{short(column.name)} = {short(str(label))}" for column, label in labels)

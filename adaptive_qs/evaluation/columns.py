@@ -394,7 +394,7 @@ class FrequentValue(NamedTuple):
 
 
 def frequent_values(pair: TablePair, schema: Schema) -> Iterator[FrequentValue]:
-    """Yield the most frequent true values of all columns."""
+    """Yield the most frequent values of each column of the true table, with their shares."""
     for column, *margins in zip(schema.columns, *pair.margins):
         true, made = (pair.find_amounts(column, table) for table in (0, 1))
         if true is not None and made is not None:

@@ -64,7 +64,9 @@ class Agreement:
 
 @dataclass(frozen=True)
 class Guess:
-    """Shares of the true rows whose value of a column is guessed right from the known columns.
+    """How often the value of a column is guessed right from the known columns.
+
+    The figures are shares of the true rows.
 
     A guess is the most frequent value of the synthetic rows with this combination, of all other
     true rows with it (``control``), or of all true rows. ``excess`` is the first less the second,

@@ -263,7 +263,7 @@ def _pick_alike(fixed: Rows, weights: Array, rng: np.random.Generator) -> NDArra
 
 
 class CheckedPages:
-    """Pages of a table, checked and repaired as drawn, with the worst remaining gap by marginal."""
+    """Pages of a table that are checked and repaired when drawn; ``gaps`` has what remains."""
 
     def __init__(self, pages: Iterable[Rows], check: Check, seed: int) -> None:
         self.check = check

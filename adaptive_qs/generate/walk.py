@@ -128,7 +128,7 @@ def _assign(noisy: Array, curve: Array, spread: Array, shares: Array) -> tuple[A
 
 
 class _Fit(NamedTuple):
-    """What a curve is fitted to, given how likely each code is of each kind.
+    """Data of one least-squares fit of curves.
 
     The curve λ minimises Σ w (noisy − λ)² + strength Σ (steps of log λ)² + (rest − Σ kept λ)² /
     slack, where w are the ``weights``.
@@ -142,7 +142,7 @@ class _Fit(NamedTuple):
     slack: Array
 
     def penalty(self, logs: Array) -> Array:
-        """Return what is minimised, at the logarithm of a curve."""
+        """Return the objective at the logarithms of the curves."""
         level = np.exp(logs)
         sums = (self.weights * np.square(self.noisy - level)).sum(axis=1)
         sums += self.strengths * np.square(np.diff(logs)).sum(axis=1)

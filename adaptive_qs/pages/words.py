@@ -154,7 +154,7 @@ HEIGHT = 100
 
 @dataclass(frozen=True)
 class Bar:
-    """One bar of a chart: a value, or a run of values, with one number for each series.
+    """A bar of a chart. It stands for one value or several neighbouring ones.
 
     Attributes:
         low, high: of an interval around the first; None without one.

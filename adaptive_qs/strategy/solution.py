@@ -20,7 +20,7 @@ from adaptive_qs.workload.matrices import Queries
 
 @dataclass(frozen=True)
 class SolverSettings:
-    """The limits of every solver."""
+    """Accuracy, iterations and memory at which a solver stops."""
 
     gap: float = 1e-4  # stop if objective / lower_bound − 1 is at most this (on the squared error)
     max_iterations: int = 1_000  # stop there in any case, with the gap reached by then

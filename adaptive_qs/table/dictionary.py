@@ -121,9 +121,12 @@ def _texts(cells: Cells) -> list[str]:
 
 
 def read_pairs(folder: Path, name: str) -> list[list[str]]:
-    """Return the lines below the names in a rule's CSV file; SchemaError if it is unreadable.
+    """Return the rows of the CSV file that holds the table of a rule, without its header.
 
-    A release has the table, so a schema of others must not name a file outside of its folder.
+    The file must lie in the folder of the schema, since a release publishes the table.
+
+    Raises:
+        SchemaError: the file cannot be read, is too large, or lies in another folder.
     """
     path = folder / name
     try:

@@ -201,7 +201,7 @@ class Profile:
 
     @property
     def written(self) -> dict[str, Any]:
-        """The key of a schema for integers with exponents, or numbers with zeros as decimals."""
+        """Keys of a column of the schema that say how its numbers are written."""
         if self.exponents and self.integers and self.from_text:
             return {"exponents": True}
         least = min(self.lengths, default=0)
@@ -212,7 +212,7 @@ class Profile:
         return {"fixed_decimals": least}
 
     def set_sentinel_aside(self) -> None:
-        """Take a likely missing marker out of dates, or out of numbers if no cell is missing.
+        """Remove a likely missing marker from the dates, or from numbers without a missing cell.
 
         It is a single negative number among others, 9, 99, 999 ... far above all others, 0 far from
         many others, or a date such as 1900-01-01 or 9999-12-31 five years from all others.
