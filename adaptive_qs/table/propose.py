@@ -104,6 +104,8 @@ def propose(table: Any, dictionary: Mapping[str, Entry] | None = None) -> Schema
     profiles = _read_profiles(table, Dialect(delimiter, encoding, located=True))
     if not any(profile.rows for profile in profiles.values()):
         raise DataError(f"{label} has no rows. It needs at least one.")
+    for profile in profiles.values():  # in files all numbers can be floats
+        profile.from_floats &= not isinstance(table, str | Path)
     drafts = {name: draft_column(name, profile) for name, profile in profiles.items()}
     persons = [n for n, profile in profiles.items() if profile.identifies_persons(n)]
     columns, generated = [], []

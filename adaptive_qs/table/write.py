@@ -24,6 +24,7 @@ from adaptive_qs.errors import InputError
 from adaptive_qs.table.cells import to_arrow
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.columns.base import ColumnBase
+from adaptive_qs.table.columns.numeric import IntegerColumn
 from adaptive_qs.table.files import (
     FORMATS,
     PRIVATE,
@@ -381,12 +382,16 @@ def find_library(table: Any) -> Library:
     return "polars" if native.implementation.is_polars() else "pandas"
 
 
-def to_frame(table: pa.Table, library: Library) -> Any:
+def to_frame(table: pa.Table, library: Library, schema: Schema) -> Any:
     """Return the decoded table as a data frame of that library.
 
-    Columns of pandas with missing values are Int64 and boolean, so that integers stay integers. A
-    stamp that says that a table is not private is copied to ``attrs``.
+    Columns of pandas with missing values are Int64 and boolean, so that integers stay integers,
+    unless the schema writes them as floats. A stamp that says that a table is not private is copied
+    to ``attrs``.
     """
+    for place, name in enumerate(table.column_names):
+        if isinstance(column := schema.written[name], IntegerColumn) and column.is_float:
+            table = table.set_column(place, name, table[name].cast(pa.float64(), safe=False))
     if library == "pyarrow":
         return table
     if library == "polars":
