@@ -131,7 +131,8 @@ def propose(table: Any, dictionary: Mapping[str, Entry] | None = None) -> Schema
         reasons = dict.fromkeys(draft.note for draft in drafts.values())
         raise DataError(
             f"{label}: no column can be measured ({'; '.join(reasons)}). Write the schema by hand. "
-            "If another table names these records, share that one, with them as persons."
+            "If another table names these records, share both as a set, or that one, with them as "
+            "persons."
         )
     content = {
         "version": 1,
