@@ -68,7 +68,7 @@ def found_rules(
     """
     if (rows := min(joint.true_rows, MOST_ROWS)) < LEAST_CHANCES:
         return ()
-    views = [_View(joint.pair, schema, column, rows) for column in schema.columns]
+    views = [_View(joint.pair, schema, column, rows) for column in schema.own_columns]
     orders = _orders(joint, schema)
     equal = {frozenset(rule.names) for rule, _ in orders if " = " in rule.text}
     keys = [each for each in _dependencies(views) if frozenset(each.names) not in equal]
@@ -117,7 +117,7 @@ def _listed_columns(
     joint: JointCodes, schema: Schema, as_float: bool = False
 ) -> Iterator[ColumnBase]:
     """Yield numbers in bins that a category determines, with lists of values, or ``as_float``."""
-    views = [_View(joint.pair, schema, column, joint.true_rows) for column in schema.columns]
+    views = [_View(joint.pair, schema, column, joint.true_rows) for column in schema.own_columns]
     keys = [v for v in views if not v.column.measured and len(v.occupied) <= MOST_KEYS]
     for view in views:
         column = view.column

@@ -195,7 +195,7 @@ class Drawing:
 
     def coded(self) -> CodedTable:
         """All rows in codes."""
-        if self.schema.rules:  # which hold between values
+        if self.schema.rules or self.schema.parts:  # which hold between values
             return read_table(self.table(), self.schema)
         return CodedTable.from_parts(self.schema.domain(), self.parts, self.rows)
 
@@ -259,14 +259,16 @@ class Drawing:
     ) -> pa.Table:  # fmt: skip
         codes = CodedTable.from_parts(self.schema.domain(), [rows], len(rows))
         if (ruleset := self.schema.ruleset) is None:
-            return decode(codes, self.schema, rng, drawers, places)
+            held = self.where.condition.columns() if self.where else ()
+            return decode(codes, self.schema, rng, drawers, places, held)
         from adaptive_qs.table.rule_sampling import drawn_under_rules
 
         columns = dict(zip(self.schema.names, codes.columns))
         if self.where is not None:
-            ruleset = ruleset.along_with(self.where.condition)
+            ruleset = ruleset.along_with(self.where.condition, self.schema.by_name)
         try:
-            drawn, final_codes = drawn_under_rules(columns, ruleset, rng, drawers, places)
+            parts = self.schema.parts
+            drawn, final_codes = drawn_under_rules(columns, ruleset, rng, drawers, places, parts)
         except SchemaError:
             if self.where is None:
                 raise
@@ -275,8 +277,8 @@ class Drawing:
                 "another one"
             ) from None
         for place, name in enumerate(self.schema.names):
-            written[:, place] = final_codes[name]
-        return pa.table(drawn)
+            written[:, place] = final_codes.get(name, codes.columns[place])
+        return pa.table({column.name: drawn[column.name] for column in self.schema.own_columns})
 
 
 def _decoded_rows(schema: Schema) -> int:

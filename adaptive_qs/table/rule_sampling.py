@@ -18,6 +18,7 @@ from adaptive_qs.table.bin_density import sort_inside
 from adaptive_qs.table.cells import normalise
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.columns.base import ColumnBase
+from adaptive_qs.table.columns.moment import MomentColumn, PartColumn
 from adaptive_qs.table.conditions import DAY, NEAR, Cases, Condition, Mask, Values, read_values
 from adaptive_qs.table.grammar import parse_condition
 from adaptive_qs.table.rules import Computation, Ruleset, components, find_row
@@ -93,6 +94,11 @@ class _Drawn:
     def redraw(self, rows: Indices, rng: np.random.Generator) -> None:
         self.put(rows, self.column.decode(self.codes[rows], rng, self._drawer))
 
+    def move(self, parts: Mapping[str, NDArray[np.integer]]) -> None:
+        """Move all values to these parts, by unit."""
+        assert isinstance(self.column, MomentColumn)
+        self.put(np.arange(self._size), self.column.moved(self._pool[0], self.codes, parts))
+
     @property
     def step(self) -> float:
         """The distance of neighbouring amounts."""
@@ -127,17 +133,21 @@ def drawn_under_rules(
     rng: np.random.Generator,
     drawers: Mapping[str, Drawer] | None = None,
     places: Mapping[str, NDArray[np.float64]] | None = None,
+    parts: Mapping[str, Sequence[PartColumn]] | None = None,
 ) -> tuple[dict[str, pa.Array], dict[str, NDArray[np.int64]]]:
     """Draw values of all columns such that every row meets all rules; return values and codes.
 
     ``rng`` draws column by column, with the drawer of the column if there is one, and sorts by the
-    ``places`` inside codes, then again for rows that break rules. A row gets other codes if no
+    ``places`` inside codes and moves them to their ``parts``, then again for rows that break rules.
+    A row gets other codes if no
     values for its own meet the rules. Raises SchemaError if no row was found that meets the rules.
     """
     drawn = {
         name: _Drawn(column, codes[name], rng, (drawers or {}).get(name), (places or {}).get(name))
         for name, column in ruleset.columns.items()
     }
+    for name, own in (parts or {}).items():
+        drawn[name].move({part.unit: codes[part.name] for part in own})
     linked = [condition.columns() for _, condition in ruleset.conditions]
     linked += [determination.columns() for _, determination in ruleset.determinations]
     for part in components(linked):

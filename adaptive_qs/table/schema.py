@@ -23,6 +23,7 @@ from adaptive_qs.machine import memory_claims
 from adaptive_qs.pages.words import counted
 from adaptive_qs.table.columns import COLUMN_TYPES
 from adaptive_qs.table.columns.base import ColumnBase, Reviewed, Text, Topic
+from adaptive_qs.table.columns.moment import PartColumn
 from adaptive_qs.table.files import atomic_writer, is_table_file
 from adaptive_qs.table.generated import GeneratedColumn
 from adaptive_qs.table.text import Dialect, check_encoding
@@ -104,6 +105,9 @@ class Schema(Reviewed):
                 f'column {self.person!r} is the person column. Remove it from "columns" and '
                 '"ignore"; it is never measured.'
             )
+        own = {column.name: column for column in self.columns}
+        bound = (c.bound(own) if isinstance(c, PartColumn) else c for c in self.columns)
+        object.__setattr__(self, "columns", tuple(bound))
         _ = self.ruleset  # which refuses what is no rule
         return self
 
@@ -123,7 +127,8 @@ class Schema(Reviewed):
     @property
     def dialect(self) -> Dialect:
         """The form of CSV files."""
-        return Dialect(self.delimiter, self.encoding)
+        parts = tuple((part.name, name) for name, own in self.parts.items() for part in own)
+        return Dialect(self.delimiter, self.encoding, copies=parts)
 
     @property
     def unread(self) -> tuple[str, ...]:
@@ -138,10 +143,24 @@ class Schema(Reviewed):
     @cached_property
     def written(self) -> dict[str, ColumnBase | GeneratedColumn]:
         """The columns of a synthetic table by their names, in order."""
-        found: list[ColumnBase | GeneratedColumn] = [*self.columns]
+        found: list[ColumnBase | GeneratedColumn] = [*self.own_columns]
         for column in self.generated:
             found.insert(column.place, column)
         return {column.name: column for column in found}
+
+    @property
+    def own_columns(self) -> tuple[ColumnBase, ...]:
+        """The columns that are no parts of others, in order."""
+        return tuple(c for c in self.columns if not isinstance(c, PartColumn))
+
+    @cached_property
+    def parts(self) -> dict[str, tuple[PartColumn, ...]]:
+        """The hours and weekdays of columns, by the names of these."""
+        found: dict[str, tuple[PartColumn, ...]] = {}
+        for column in self.columns:
+            if isinstance(column, PartColumn):
+                found[column.of] = (*found.get(column.of, ()), column)
+        return found
 
     @cached_property
     def by_name(self) -> dict[str, ColumnBase]:
@@ -171,7 +190,7 @@ class Schema(Reviewed):
         from adaptive_qs.table.rule_sampling import check_values
         from adaptive_qs.table.rules import Ruleset
 
-        ruleset = Ruleset.of(self.columns, [(r.rule, r.table) for r in self.declared_rules])
+        ruleset = Ruleset.of(self.own_columns, [(r.rule, r.table) for r in self.declared_rules])
         check_values(ruleset)
         return ruleset
 
