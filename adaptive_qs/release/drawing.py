@@ -258,14 +258,16 @@ class Drawing:
         places: Mapping[str, Array],
     ) -> pa.Table:  # fmt: skip
         codes = CodedTable.from_parts(self.schema.domain(), [rows], len(rows))
-        if (ruleset := self.schema.ruleset) is None:
-            held = self.where.condition.columns() if self.where else ()
-            return decode(codes, self.schema, rng, drawers, places, held)
+        ruleset = self.schema.ruleset
+        if ruleset is None and not (self.where and self.schema.parts):
+            return decode(codes, self.schema, rng, drawers, places)
         from adaptive_qs.table.rule_sampling import drawn_under_rules
+        from adaptive_qs.table.rules import Ruleset
 
+        ruleset = ruleset or Ruleset.of(self.schema.own_columns, [])
         columns = dict(zip(self.schema.names, codes.columns))
         if self.where is not None:
-            ruleset = ruleset.along_with(self.where.condition, self.schema.by_name)
+            ruleset = ruleset.along_with(self.where.condition)
         try:
             parts = self.schema.parts
             drawn, final_codes = drawn_under_rules(columns, ruleset, rng, drawers, places, parts)
@@ -278,7 +280,7 @@ class Drawing:
             ) from None
         for place, name in enumerate(self.schema.names):
             written[:, place] = final_codes.get(name, codes.columns[place])
-        return pa.table({column.name: drawn[column.name] for column in self.schema.own_columns})
+        return pa.table(drawn)
 
 
 def _decoded_rows(schema: Schema) -> int:

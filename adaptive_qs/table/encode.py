@@ -317,14 +317,13 @@ def decode(
     rng: np.random.Generator,
     drawers: Mapping[str, Drawer] | None = None,
     places: Mapping[str, NDArray[np.float64]] | None = None,
-    held: Collection[str] = (),
 ) -> pa.Table:
     """Return the table with values for its codes, which meet the rules of the schema.
 
     Numbers and moments are drawn from their bin or period, uniformly or by the ``drawers`` of their
-    columns, column by column; inside a code they ascend with the ``places`` of the rows, and are moved to the
-    hours and weekdays of their parts unless they are ``held``. Missing
-    values are null, unknown values are the catch-all label. Encoding the result under the same
+    columns, column by column; inside a code they ascend with the ``places`` of the rows, and are
+    moved to their parts. Missing values are null, unknown values are the catch-all label. Encoding
+    the result under the same
     schema gives the same codes. Raise SchemaError if the table has another domain than the schema,
     or no row meets the rules.
     """
@@ -344,8 +343,8 @@ def decode(
         codes = named[column.name]
         drawn = column.decode(codes, rng, drawers.get(column.name))
         drawn = sort_inside(column, codes, drawn, places.get(column.name))
-        if (parts := schema.parts.get(column.name)) and column.name not in held:
-            drawn = column.moved(drawn, codes, {part.unit: named[part.name] for part in parts})
+        if parts := schema.parts.get(column.name):
+            drawn = column.moved(drawn, codes, {unit: named[part] for unit, part in parts.items()})
         columns[column.name] = drawn
     return pa.table(columns)
 

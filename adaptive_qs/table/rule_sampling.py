@@ -18,7 +18,6 @@ from adaptive_qs.table.bin_density import sort_inside
 from adaptive_qs.table.cells import normalise
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.columns.base import ColumnBase
-from adaptive_qs.table.columns.moment import MomentColumn, PartColumn
 from adaptive_qs.table.conditions import DAY, NEAR, Cases, Condition, Mask, Values, read_values
 from adaptive_qs.table.grammar import parse_condition
 from adaptive_qs.table.rules import Computation, Ruleset, components, find_row
@@ -96,7 +95,6 @@ class _Drawn:
 
     def move(self, parts: Mapping[str, NDArray[np.integer]]) -> None:
         """Move all values to these parts, by unit."""
-        assert isinstance(self.column, MomentColumn)
         self.put(np.arange(self._size), self.column.moved(self._pool[0], self.codes, parts))
 
     @property
@@ -133,7 +131,7 @@ def drawn_under_rules(
     rng: np.random.Generator,
     drawers: Mapping[str, Drawer] | None = None,
     places: Mapping[str, NDArray[np.float64]] | None = None,
-    parts: Mapping[str, Sequence[PartColumn]] | None = None,
+    parts: Mapping[str, Mapping[str, str]] | None = None,
 ) -> tuple[dict[str, pa.Array], dict[str, NDArray[np.int64]]]:
     """Draw values of all columns such that every row meets all rules; return values and codes.
 
@@ -147,7 +145,7 @@ def drawn_under_rules(
         for name, column in ruleset.columns.items()
     }
     for name, own in (parts or {}).items():
-        drawn[name].move({part.unit: codes[part.name] for part in own})
+        drawn[name].move({unit: codes[part] for unit, part in own.items()})
     linked = [condition.columns() for _, condition in ruleset.conditions]
     linked += [determination.columns() for _, determination in ruleset.determinations]
     for part in components(linked):
@@ -348,7 +346,7 @@ class Where:
         Raise InputError if the text is no condition on these columns, compares two of them,
         distinguishes too much, or is true for no row.
         """
-        by_name = {column.name: column for column in columns}
+        by_name = {column.name: column for column in columns if not column.part_of}
         condition = parse_condition(text, by_name)
         names = condition.columns()
         limits = list(condition.limits())
@@ -376,7 +374,7 @@ class Where:
         if not true.any():
             has = "".join(f"; {name} has {by_name[name].summary}" for name in names)
             raise InputError(f"no row can meet the condition {shown(text)}{has}")
-        places = {name: place for place, name in enumerate(by_name)}
+        places = {column.name: place for place, column in enumerate(columns)}
         cases = tuple(cases for cases, _ in found)
         return cls(condition, tuple(places[name] for name in names), cases, true)._simplify()
 

@@ -126,14 +126,10 @@ class Ruleset:
         ruleset._check()
         return ruleset
 
-    def along_with(self, condition: Condition, columns: Columns) -> Ruleset:
-        """Return the rules and, unchecked, a condition that has to be true, not only unbroken.
-
-        ``columns`` has those that it names.
-        """
+    def along_with(self, condition: Condition) -> Ruleset:
+        """Return the rules and, unchecked, a condition that has to be true, not only unbroken."""
         added = Rule("the condition", Surely(condition))
-        named = {name: columns[name] for name in condition.columns()}
-        return Ruleset({**self.columns, **named}, (*self.rules, added))
+        return Ruleset(self.columns, (*self.rules, added))
 
     @cached_property
     def conditions(self) -> tuple[tuple[str, Condition], ...]:

@@ -23,7 +23,6 @@ from adaptive_qs.machine import memory_claims
 from adaptive_qs.pages.words import counted
 from adaptive_qs.table.columns import COLUMN_TYPES
 from adaptive_qs.table.columns.base import ColumnBase, Reviewed, Text, Topic
-from adaptive_qs.table.columns.moment import PartColumn
 from adaptive_qs.table.files import atomic_writer, is_table_file
 from adaptive_qs.table.generated import GeneratedColumn
 from adaptive_qs.table.text import Dialect, check_encoding
@@ -106,8 +105,7 @@ class Schema(Reviewed):
                 '"ignore"; it is never measured.'
             )
         own = {column.name: column for column in self.columns}
-        bound = (c.bound(own) if isinstance(c, PartColumn) else c for c in self.columns)
-        object.__setattr__(self, "columns", tuple(bound))
+        object.__setattr__(self, "columns", tuple(c.bound(own) for c in self.columns))
         _ = self.ruleset  # which refuses what is no rule
         return self
 
@@ -127,8 +125,8 @@ class Schema(Reviewed):
     @property
     def dialect(self) -> Dialect:
         """The form of CSV files."""
-        parts = tuple((part.name, name) for name, own in self.parts.items() for part in own)
-        return Dialect(self.delimiter, self.encoding, copies=parts)
+        copies = {part: name for name, own in self.parts.items() for part in own.values()}
+        return Dialect(self.delimiter, self.encoding, copies=tuple(copies.items()))
 
     @property
     def unread(self) -> tuple[str, ...]:
@@ -151,15 +149,15 @@ class Schema(Reviewed):
     @property
     def own_columns(self) -> tuple[ColumnBase, ...]:
         """The columns that are no parts of others, in order."""
-        return tuple(c for c in self.columns if not isinstance(c, PartColumn))
+        return tuple(column for column in self.columns if not column.part_of)
 
     @cached_property
-    def parts(self) -> dict[str, tuple[PartColumn, ...]]:
-        """The hours and weekdays of columns, by the names of these."""
-        found: dict[str, tuple[PartColumn, ...]] = {}
+    def parts(self) -> dict[str, dict[str, str]]:
+        """The names of the parts of columns, by the name of the column and the unit."""
+        found: dict[str, dict[str, str]] = {}
         for column in self.columns:
-            if isinstance(column, PartColumn):
-                found[column.of] = (*found.get(column.of, ()), column)
+            if column.part_of:
+                found.setdefault(column.part_of[0], {})[column.part_of[1]] = column.name
         return found
 
     @cached_property

@@ -8,7 +8,7 @@ audit. What is not described at a type's own class is described at :class:`Colum
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
@@ -101,6 +101,7 @@ class Draft:
     content: dict[str, Any] | None  # for the schema, without the name; None to leave the column out
     note: str = ""  # a reason for the owner, also if the column is left out
     open: tuple[Topic, ...] = ()  # questions for the owner, besides those of any such column
+    parts: tuple[str, ...] = ()  # units of which the column has parts
 
 
 class Reviewed(BaseModel):
@@ -197,6 +198,18 @@ class ColumnBase(Reviewed):
     def limits(self) -> tuple[int, int] | None:
         """The least and the greatest value if all are integers; None otherwise."""
         return None
+
+    @property
+    def part_of(self) -> tuple[str, str] | None:
+        """Name of the column that the column is a part of, and the unit; None for own columns."""
+        return None
+
+    def bound(self, columns: Mapping[str, ColumnBase]) -> Self:
+        """Return the same column with what it takes over from others, by name.
+
+        Raise ValueError if they do not fit.
+        """
+        return self
 
     @property
     def has_order(self) -> bool:
@@ -468,6 +481,12 @@ class ColumnBase(Reviewed):
     def from_amounts(self, amounts: NDArray[np.float64]) -> pa.Array:
         """Return values for amounts, rounded to what cells hold; null for NaN."""
         raise AssertionError(f"column {self.name!r} has no amounts")
+
+    def moved(
+        self, values: pa.Array, codes: NDArray[Any], parts: Mapping[str, NDArray[Any]]
+    ) -> pa.Array:
+        """Return values moved inside their codes to those with such parts, by unit."""
+        raise AssertionError(f"column {self.name!r} has no parts")
 
     # Proposing and auditing.
 

@@ -5,16 +5,12 @@ from __future__ import annotations
 import datetime as dt
 import math
 from collections.abc import Hashable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
-
-from pydantic import PrivateAttr
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from adaptive_qs.table.columns.base import (
-    UNREADABLE,
     CellType,
-    ColumnBase,
     Draft,
-    Text,
+    Topic,
     bin_label,
     binning,
     cells,
@@ -24,6 +20,7 @@ from adaptive_qs.table.columns.base import (
     spellings,
 )
 from adaptive_qs.table.columns.binned import RangeColumn
+from adaptive_qs.table.columns.part import CYCLE, FIRST_MONDAY, PARTS, SECONDS, find_parts
 from adaptive_qs.table.text import EPOCH, PLAIN_TIMES, read_moment, to_seconds
 
 if TYPE_CHECKING:
@@ -47,19 +44,9 @@ _EPOCH_MONTHS = 12 * EPOCH.year
 """Months from the year 0 to 1970: periods of several years begin at round ones, such as 1900."""
 
 
-PARTS = {
-    "hour": [f"{hour:02}:00" for hour in range(24)],
-    "weekday": ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"],
-}
-"""Names of the hours of a day and of the days of a week, by the part of a moment."""
-_SECONDS_OF_PART = {"hour": 3_600, "weekday": 86_400}
-_CYCLE = {"hour": 86_400, "weekday": 7 * 86_400}
-_FIRST_MONDAY = 4 * 86_400
-
-
-def find_parts(seconds: Any, unit: str) -> Any:
-    """Return the hour of the day or the day of the week of moments, in seconds since 1970."""
-    return (seconds - _FIRST_MONDAY) % _CYCLE[unit] // _SECONDS_OF_PART[unit]
+def _find_lost(granularity: Granularity, by_day: bool) -> tuple[str, ...]:
+    length = _LENGTH.get(granularity, CYCLE["weekday"])
+    return tuple(u for u in PARTS if length >= CYCLE[u] and not (by_day and u == "hour"))
 
 
 def find_period(moment: dt.date, granularity: Granularity) -> int:
@@ -124,6 +111,11 @@ class MomentColumn(RangeColumn):
     def span(self) -> tuple[int, int]:
         """First and last second of min .. max, since 1970."""
         return to_seconds(self.min), to_seconds(self.max)
+
+    @property
+    def lost_parts(self) -> tuple[str, ...]:
+        """The parts that are not the same in a whole period."""
+        return _find_lost(self.granularity, self.by_day)
 
     @property
     def by_years(self) -> bool:
@@ -228,24 +220,21 @@ class MomentColumn(RangeColumn):
         """Return the values at points."""
         return pa.array(points).cast(pa.timestamp("s"))
 
-    def moved(
-        self, values: pa.Array, codes: Codes, parts: Mapping[str, NDArray[Any]]
-    ) -> pa.Array:
-        """Return values of codes moved inside their periods, to the nearest moments with such parts.
+    def moved(self, values: pa.Array, codes: Codes, parts: Mapping[str, NDArray[Any]]) -> pa.Array:
+        """Return values moved inside their periods to the nearest moments with such hours or days.
 
-        ``parts`` has codes of :class:`PartColumn` by unit. A value whose period has no such moment
-        stays.
+        A value whose period has no such moment stays.
         """
         if values.null_count == len(values):
             return values
         amounts = self.amounts(cells.normalise(values))
         seconds = np.where(np.isnan(amounts), 0, amounts).astype(np.int64)
-        cycle = max(_CYCLE[unit] for unit in parts)
-        offset = _FIRST_MONDAY + seconds % min(_SECONDS_OF_PART[unit] for unit in parts)
-        for unit, wanted in parts.items():
+        cycle = max(CYCLE[unit] for unit in parts)
+        offset = FIRST_MONDAY + seconds % min(SECONDS[unit] for unit in parts)
+        for unit, asked in parts.items():
             own = find_parts(seconds, unit)
-            own[wanted < len(PARTS[unit])] = wanted[wanted < len(PARTS[unit])]
-            offset += own * _SECONDS_OF_PART[unit]
+            own[asked < len(PARTS[unit])] = asked[asked < len(PARTS[unit])]
+            offset += own * SECONDS[unit]
         found = seconds - cycle // 2 + (offset - seconds + cycle // 2) % cycle
         low, high = self.ends(np.where(codes < self.num_values, codes, 0).astype(np.int64))
         found += cycle * ((found < low).astype(np.int64) - (found > high))
@@ -373,95 +362,17 @@ class DatetimeColumn(MomentColumn):
         super()._check_values()
 
 
-class PartColumn(ColumnBase):
-    """Hours or weekdays of a column of dates or times with longer periods.
-
-    They are read from the cells of that column, measured as any column is, and not written: they
-    decide where in its period a synthetic moment lies.
-    """
-
-    disclosed: ClassVar = "which column they are part of"
-    type: Literal["part"]
-    of: Text
-    """Name of the column of dates or times."""
-    unit: Literal["hour", "weekday"]
-    """Which part: the hour of the day, or the day of the week."""
-    ordered: bool = True
-    """Whether the order of the values means something (for prefix and range queries)."""
-    _source: MomentColumn | None = PrivateAttr(None)
-
-    def bound(self, columns: Mapping[str, ColumnBase]) -> Self:
-        """Return the same part with what it takes over from one of the columns, by name.
-
-        Raise ValueError if this is no column of dates or times with longer periods.
-        """
-        source = columns.get(self.of)
-        if not isinstance(source, MomentColumn) or (source.by_day and self.unit == "hour"):
-            raise ValueError(
-                f"column {self.name!r} is the {self.unit} of {self.of!r}, which is no column with "
-                f"{'times' if self.unit == 'hour' else 'dates or times'}: name such a column"
-            )
-        if _LENGTH.get(source.granularity, _CYCLE["weekday"]) < _CYCLE[self.unit]:
-            raise ValueError(
-                f"column {self.name!r} is not needed: {self.of!r} has a code for each "
-                f"{source.granularity}. Remove it, or use a coarser granularity there."
-            )
-        bound = self.model_copy(update={"missing": source.missing})
-        bound._source = source
-        return bound
-
-    @property
-    def source(self) -> MomentColumn:
-        """The column that it is part of."""
-        assert self._source is not None, "the column is in no schema"
-        return self._source
-
-    @property
-    def outside(self) -> str:
-        """What happens to cells that are no values: as in the source."""
-        return self._source.outside if self._source else ""
-
-    @property
-    def num_values(self) -> int:
-        """Number of hours or weekdays."""
-        return len(PARTS[self.unit])
-
-    @property
-    def topics(self) -> tuple[()]:
-        """No questions besides those about the source."""
-        return ()
-
-    @property
-    def summary(self) -> str:
-        """What it is part of."""
-        return f"{self.unit} of {self.of}"
-
-    def declares(self, text: str) -> bool:
-        """Return whether a text is the name of an hour or a weekday."""
-        return text in PARTS[self.unit]
-
-    def read(self, values: pa.Array) -> Codes:
-        """Return the parts of cells of the source."""
-        seconds, readable = cells.as_seconds(values, self.source.format, self.source.wall_clock)
-        return np.where(readable, find_parts(seconds, self.unit), UNREADABLE)
-
-    def draw(self, codes: Codes, rng: np.random.Generator) -> pa.Array:
-        """Return the names."""
-        return pa.array(PARTS[self.unit]).take(pa.array(codes))
-
-    def value_labels(self) -> list[str]:
-        """Return the names of the hours or weekdays."""
-        return [*PARTS[self.unit]]
-
-
 # Drafts of dates and times.
+
+UNEVEN = 0.1
+"""Distance of the shares of hours or weekdays from equal ones from which on a part is proposed."""
 
 
 def _drafted(profile: Profile, days: bool) -> Draft | None:
     """Return the draft for moments, all or not all of them days; None for other cells."""
     for digits in ("%Y%m%d", "%y%m%d"):
         if (compact := _compact_dates(profile, digits)) is not None:
-            return Draft(_periods(profile, digits, compact)) if compact.days == days else None
+            return _draft(profile, digits, compact) if compact.days == days else None
     if profile.numeric or not profile.dated:
         return None
     spans = profile.spans or {}
@@ -472,10 +383,10 @@ def _drafted(profile: Profile, days: bool) -> Draft | None:
     if other is not None and other in spans:
         day_first = way if way and way.startswith("%d") else other
         said = f"day and month can be exchanged: read as {day_first}"
-        return Draft(_periods(profile, day_first, spans[day_first]), said, ("format",))
+        return _draft(profile, day_first, spans[day_first], said, ("format",))
     if way is None and not days:  # as they are written, where that is with a blank
         way = next((plain for plain in PLAIN_TIMES if plain in spans), None)
-    return Draft(_periods(profile, way, span))
+    return _draft(profile, way, span)
 
 
 def _compact_dates(profile: Profile, way: str) -> Span | None:
@@ -491,6 +402,19 @@ def _compact_dates(profile: Profile, way: str) -> Span | None:
 
 def _kind(span: Span) -> str:
     return "date" if span.days else "datetime"
+
+
+def _draft(
+    profile: Profile, way: str | None, span: Span, note: str = "", topics: tuple[Topic, ...] = ()
+) -> Draft:
+    """Return the draft of a column in such periods, with its parts that are not even."""
+    content, parts = _periods(profile, way, span), list[str]()
+    for unit in _find_lost(content["granularity"], span.days):
+        rows = span.hours.sum(axis=0 if unit == "hour" else 1)
+        total = max(rows.sum(), 1.0)
+        off = np.abs(rows / total - 1 / rows.size).sum()
+        parts += [unit] if off > max(UNEVEN, 3 * math.sqrt(rows.size / total)) else []
+    return Draft(content, note, topics, tuple(parts))
 
 
 def _periods(profile: Profile, way: str | None, span: Span) -> dict[str, Any]:
