@@ -296,7 +296,6 @@ class AcceptCheck(Check):
     )
 
     def measure(self, comparison: Comparison) -> tuple[Checked, ...] | None:
-        """Measure each criterion."""
         found = []
         for each in comparison.accept:
             value, where = each.find(comparison)

@@ -106,7 +106,6 @@ class ColumnsCheck(Check):
     )
 
     def measure(self, comparison: Comparison) -> tuple[ColumnPair, ...]:
-        """Compare the shares of the codes."""
         return column_pairs(comparison.pair)
 
     def judge(self, facts: Sequence[ColumnPair], evaluation: Any) -> Finding:
@@ -328,7 +327,6 @@ class ValuesCheck(Check):
     )
 
     def measure(self, comparison: Comparison) -> tuple[ColumnValues, ...]:
-        """Compare the values of the cells."""
         return column_values(comparison.pair, comparison.schema)
 
     def judge(self, facts: Sequence[ColumnValues], evaluation: Any) -> Finding | None:

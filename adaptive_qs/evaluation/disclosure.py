@@ -187,7 +187,6 @@ class DisclosureCheck(Check):
     name, title, shown, first = "disclosure", "Disclosure", "always", True
 
     def measure(self, comparison: Comparison) -> Disclosure | None:
-        """Count and guess, if columns were named."""
         known = tuple(comparison.disclose)
         return find_disclosure(comparison.joint, known) if known else None
 

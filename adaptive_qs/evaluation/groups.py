@@ -351,7 +351,6 @@ class GroupMeansCheck(Check):
     )  # fmt: skip
 
     def measure(self, comparison: Comparison) -> GroupFacts:
-        """Compare the means and medians."""
         return compare_groups(comparison)
 
     def judge(self, facts: GroupFacts, evaluation: Any) -> Finding | None:
@@ -453,7 +452,6 @@ class ProfilesCheck(Check):
     )
 
     def measure(self, comparison: Comparison) -> Profiles:
-        """Compare the shares."""
         pair, schema, parts = comparison.pair, comparison.schema, []
         for found in list_parts(pair, schema):
             size = len(found.labels)
@@ -482,7 +480,6 @@ class ProfilesCheck(Check):
         return Finding(grade, word, text, figures=figures)
 
     def as_json(self, facts: Profiles) -> Mapping[str, Any]:
-        """Return the shares."""
         both = "true", "synthetic"
         parts = [
             {"name": pair.name, "variation": pair.variation, "labels": labels}

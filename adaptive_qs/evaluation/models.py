@@ -376,7 +376,6 @@ class ModelsCheck(Check):
     )
 
     def measure(self, comparison: Comparison) -> Utility | None:
-        """Train models, if a target was named."""
         if comparison.settings.target is None:
             return None
         pair, steps = comparison.pair, comparison.steps("models")

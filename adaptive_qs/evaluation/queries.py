@@ -353,7 +353,6 @@ class QueriesCheck(Check):
     rules = (Word("queries", "plain", lambda error: not error.known), *CLOSENESS)
 
     def measure(self, comparison: Comparison) -> QueryError | None:
-        """Compare the answers, if the workload has queries."""
         if comparison.queries is None:
             return None
         steps = comparison.steps("queries")
@@ -379,7 +378,6 @@ class QueriesCheck(Check):
         return Finding(*self.word_for(place), text, figures=_figures(facts, rows))
 
     def as_json(self, facts: QueryError | None) -> Mapping[str, Any]:
-        """Return the parts."""
         return {"query_parts": [] if facts is None else facts.parts}
 
 

@@ -141,7 +141,6 @@ class RowsCheck(Check):
     )
 
     def measure(self, comparison: Comparison) -> RowChecks:
-        """Compare whole rows."""
         return row_checks(comparison.joint)
 
     def judge(self, facts: RowChecks, evaluation: Any) -> Finding:
@@ -251,7 +250,6 @@ class RulesCheck(Check):
         return Finding(grade, word, text, figures=_figures(facts, evaluation), advice=advice)
 
     def as_json(self, facts: RuleFacts) -> Mapping[str, Any]:
-        """Return the parts of the facts."""
         return dict(zip(("rules", "impossible", "odd_share", "odd_rows"), facts))
 
 

@@ -264,7 +264,6 @@ class Anchor(MarkFile):
         return "the anchor" if self.path is None else f"the anchor {self.path}"
 
     def read(self) -> Mark:
-        """Return the newest entry that the ledger must have."""
         return self._given if self.path is None else super().read()
 
     def check_apart(self, ledger: Path) -> None:

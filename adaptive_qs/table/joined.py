@@ -230,7 +230,6 @@ class JoinedRows(Rows):
 
     @contextmanager
     def open(self) -> Iterator[Source]:
-        """Yield the rows as a source, with the key of the parent."""
         key, own = self.schema.by_child[self.name].column, self.schema.tables[self.name].names
         with _open_table(self.table, self.schema, self.name) as source:
             names = (*self.above.names, *own, key)

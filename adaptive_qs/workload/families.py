@@ -78,7 +78,6 @@ class Random(MatrixQueries):
 
     @property
     def num_queries(self) -> int:
-        """The count."""
         return self.count or 0
 
     @property
