@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 import pyarrow as pa
-from pydantic import BaseModel, ConfigDict, FailFast, Field, model_validator
+from pydantic import BaseModel, FailFast, Field, model_validator
 
 from adaptive_qs.answering.measure import (
     COLUMNS,
@@ -53,10 +53,8 @@ from adaptive_qs.workload.file import workload_digest
 # The privacy statement of a batch of answers.
 
 
-class Charges(BaseModel):
+class Charges(BaseModel, frozen=True, extra="forbid"):
     """Charges with equal purpose and parameters, and the columns of the first of them."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     times: Annotated[int, Field(ge=1, le=2**62)]
     charge: Annotated[Event, Field(discriminator="mechanism")]

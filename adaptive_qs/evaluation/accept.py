@@ -231,10 +231,9 @@ AnyCriterion = Annotated[
 ]
 
 
-class Criteria(BaseModel):
+class Criteria(BaseModel, extra="forbid", strict=True):
     """The file of ``--accept``."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
     version: Literal[1]
     criteria: Annotated[list[AnyCriterion], Field(min_length=1)]
 

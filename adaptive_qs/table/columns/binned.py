@@ -13,7 +13,7 @@ from collections.abc import Hashable
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, Field, model_validator
 
 from adaptive_qs.pages.words import join_first
 from adaptive_qs.table.columns.base import (
@@ -49,10 +49,8 @@ MOST_HEAPS = 1000
 """The largest number of values of one column whose rows are counted."""
 
 
-class Ending(BaseModel):
+class Ending(BaseModel, frozen=True, extra="forbid"):
     """Values that end alike: points that leave a remainder, and the rows counted on them."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     remainder: Annotated[int, Field(ge=0)]
     """What is left when the mark of a value is divided by the modulus. Marks count steps of the
@@ -63,10 +61,8 @@ class Ending(BaseModel):
     """Rows with such values, with noise; rows on an ending that comes before are not among them."""
 
 
-class Counted(BaseModel):
+class Counted(BaseModel, frozen=True, extra="forbid"):
     """Noisy numbers of rows with frequent values, as the program notes them."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     rows: tuple[int, ...] = ()
     """Rows with each of the heaps, with noise."""
