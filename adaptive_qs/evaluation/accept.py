@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from adaptive_qs.errors import InputError
@@ -23,14 +22,13 @@ from adaptive_qs.evaluation.groups import LEAST_ROWS, compare_means, group_by_co
 from adaptive_qs.evaluation.models import train_all
 from adaptive_qs.evaluation.rows import count_combinations
 from adaptive_qs.evaluation.rules import check_rules
-from adaptive_qs.evaluation.tables import DAY
+from adaptive_qs.evaluation.tables import DAY, Numbers
 from adaptive_qs.jsonfile import first_complaint, read_json
 from adaptive_qs.pages.words import counted, short, significant
 from adaptive_qs.table.columns.base import ColumnBase
 from adaptive_qs.table.schema import Schema
 from adaptive_qs.workload.workload import all_sets
 
-Numbers = NDArray[np.float64]
 Found = tuple[float, str]
 """A value, and where in the tables it was found."""
 

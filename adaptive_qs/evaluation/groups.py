@@ -28,7 +28,7 @@ from adaptive_qs.evaluation.columns import (
     frequent_values,
 )
 from adaptive_qs.evaluation.scale import CLOSE, DEVIATIONS, DOUBTFUL, USABLE
-from adaptive_qs.evaluation.tables import DAY, TablePair
+from adaptive_qs.evaluation.tables import DAY, Numbers, TablePair
 from adaptive_qs.pages.words import (
     Bar,
     BarChart,
@@ -43,7 +43,6 @@ from adaptive_qs.pages.words import (
 from adaptive_qs.table.columns.base import MISSING, ColumnBase
 from adaptive_qs.table.schema import Schema
 
-Numbers = NDArray[np.float64]
 Codes = NDArray[np.integer]
 
 MOST_CELLS, LEAST_PAIRS, MOST_LISTED, MOST_GROUPS, FEW_NUMBERS = 4e7, 60, 200, 250, 12

@@ -22,11 +22,8 @@ from adaptive_qs.evaluation.rules import (
     check_rules,
     impossible_rows,
 )
-from adaptive_qs.evaluation.tables import ODD, Cells, JointCodes, OddRow
+from adaptive_qs.evaluation.tables import ODD, Cells, Counts, JointCodes, Numbers, OddRow
 from adaptive_qs.pages.words import combination, count, quoted, share, short
-
-Counts = NDArray[np.int64]
-Numbers = NDArray[np.float64]
 
 ODD_SHARE, MOST_ODD = 0.05, 200
 """Share of synthetic rows with an odd pair of values from which these are named, and maximum number
