@@ -14,7 +14,15 @@ from numpy.typing import NDArray
 
 from adaptive_qs.cliques import MOST_FORMED, Array
 from adaptive_qs.domain import Clique, Domain
-from adaptive_qs.generate import targets
+from adaptive_qs.generate.targets import (
+    SMOOTH_CODES,
+    effective_codes,
+    make_target,
+    positive_shares,
+    project_to_simplex,
+    single_target,
+    single_targets,
+)
 from adaptive_qs.generate.tree import Forest, maximum_forest, mutual_information
 from adaptive_qs.loop.expected import CellSizeHistogram
 from adaptive_qs.privacy.counts import (
@@ -153,7 +161,7 @@ class Estimates:
     def smooth_columns(self) -> tuple[int, ...]:
         """Attributes whose noise can be smoothed along their codes, by public sizes."""
         every = enumerate(self.model.domain.attributes)
-        ordered = (i for i, one in every if one.ordered and one.size > targets.SMOOTH_CODES)
+        ordered = (i for i, one in every if one.ordered and one.size > SMOOTH_CODES)
         return tuple(i for i in ordered if i not in self.strategies)
 
     def effective_codes(self) -> list[float]:
@@ -161,11 +169,11 @@ class Estimates:
         codes: list[float] = [*self.model.domain.sizes]
         known: dict[tuple[bytes, float, int], float] = {}  # of columns that are equal
         for i in self.smooth_columns:
-            std = targets.make_target(self.model, (i,)).noise_std
+            std = make_target(self.model, (i,)).noise_std
             beyond, noisy = self.model.domain.attributes[i].beyond, self.model.marginal((i,))
             same = noisy.tobytes(), std, beyond
             if same not in known:
-                known[same] = targets.effective_codes(noisy, std, self.total, beyond)
+                known[same] = effective_codes(noisy, std, self.total, beyond)
             codes[i] = known[same]
         return codes
 
@@ -225,7 +233,7 @@ class Estimates:
 
 def _smoothed(model: ReferenceModel, column: Clique) -> Array:
     """Return the residual of a column with smoothed counts (rows)."""
-    return decompose(targets.single_target(model, column[0]).counts, column, column)
+    return decompose(single_target(model, column[0]).counts, column, column)
 
 
 def _find_strategy(residual: Clique, strategies: Strategies) -> ColumnStrategy | None:
@@ -285,15 +293,13 @@ def product_reference(model: ReferenceModel) -> tuple[Array, ...]:
 
     The marginal is denoised and floored at half a row: post-processing.
     """
-    return targets.positive_shares(targets.single_targets(model))
+    return positive_shares(single_targets(model))
 
 
 def projected_distance(first: Array, second: Array, total: float) -> float:
     """Return the L1 distance (rows) between two estimates, each projected onto the simplex."""
     total = max(total, 1.0)
-    difference = targets.project_to_simplex(first, total) - targets.project_to_simplex(
-        second, total
-    )
+    difference = project_to_simplex(first, total) - project_to_simplex(second, total)
     return float(np.abs(difference).sum())
 
 
@@ -384,10 +390,10 @@ class ImpliedPairs:
         if domain.size(levels) > MOST_FORMED:
             return 0.0, np.zeros((1, 1))
         finest = tuple(max(held, key=lambda k: domain.shape((k,))) for held in zip(*residuals))
-        sizes = CellSizeHistogram.of(targets.project_to_simplex(model.marginal(finest), total))
+        sizes = CellSizeHistogram.of(project_to_simplex(model.marginal(finest), total))
         std = math.sqrt(measured_variance(model, finest).mean())
         noise = float(sizes.errors(total, np.array([std]))[0]) / total
-        joint = targets.project_to_simplex(model.marginal(levels), total) / total
+        joint = project_to_simplex(model.marginal(levels), total) / total
         alone = np.outer(joint.sum(axis=1), joint.sum(axis=0))
         differs = float(np.abs(joint - alone).sum())
         clear = max(1 - (noise / differs) ** 2, 0.0) * (joint - alone) if differs else joint - alone
