@@ -135,8 +135,8 @@ def _dependencies(views: Sequence[_View]) -> list[rules.Determination]:
             del found[left, right]
     direct = [(i, j) for i, j in found if not any({(i, k), (k, j)} <= {*found} for k in single)]
     best = sorted(direct, key=lambda pair: -found[pair])[:MOST_TRIED]
-    names = [view.column.name for view in views]
-    return [rules.Determination((i,), j, (names[i], names[j])) for i, j in best]
+    place, names = [view.place for view in views], [view.column.name for view in views]
+    return [rules.Determination((place[i],), place[j], (names[i], names[j])) for i, j in best]
 
 
 def _limits(views: Sequence[_View], determined: Collection[str]) -> Iterator[rules.Predicate]:
@@ -160,7 +160,7 @@ class _View:
     """Rows of one column.
 
     Attributes:
-        column, name: the column, and its name as rules have it.
+        column, name, place: the column, its name as rules have it, and its position in the domain.
         codes: shape (rows,).
         amounts: of the cells, or the least ones of their bins; NaN if missing. None for labels.
         exact: whether the cells have these amounts.
@@ -169,8 +169,8 @@ class _View:
 
     def __init__(self, pair: TablePair, schema: Schema, column: ColumnBase, rows: int) -> None:
         self.column, self.name, self.schema = column, written(column.name), schema
-        place = pair.domain.names.index(column.name)
-        self.codes = pair.true.columns[place][:rows].astype(np.int64)
+        self.place = pair.domain.names.index(column.name)
+        self.codes = pair.true.columns[self.place][:rows].astype(np.int64)
         values = rules.row_values(pair, 0, column, slice(rows))
         self.missing, self.known = values.missing, values.known
         self.amounts: NDArray[np.float64] | None = None

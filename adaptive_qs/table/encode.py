@@ -323,9 +323,9 @@ def decode(
     Numbers and moments are drawn from their bin or period, uniformly or by the ``drawers`` of their
     columns, column by column; inside a code they ascend with the ``places`` of the rows, and are
     moved to their parts. Missing values are null, unknown values are the catch-all label. Encoding
-    the result under the same
-    schema gives the same codes. Raise SchemaError if the table has another domain than the schema,
-    or no row meets the rules.
+    the result under the same schema gives the same codes, except for parts that no value of a code
+    has. Raise SchemaError if the table has another domain than the schema, or no row meets the
+    rules.
     """
     if table.domain != schema.domain():
         raise SchemaError("the codes and the schema have different domains: use the same schema")
@@ -344,7 +344,8 @@ def decode(
         drawn = column.decode(codes, rng, drawers.get(column.name))
         drawn = sort_inside(column, codes, drawn, places.get(column.name))
         if parts := schema.parts.get(column.name):
-            drawn = column.moved(drawn, codes, {unit: named[part] for unit, part in parts.items()})
+            source: Any = column  # of dates or times
+            drawn = source.moved(drawn, codes, {unit: named[part] for unit, part in parts.items()})
         columns[column.name] = drawn
     return pa.table(columns)
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -95,7 +95,8 @@ class _Drawn:
 
     def move(self, parts: Mapping[str, NDArray[np.integer]]) -> None:
         """Move all values to these parts, by unit."""
-        self.put(np.arange(self._size), self.column.moved(self._pool[0], self.codes, parts))
+        source: Any = self.column  # of dates or times
+        self.put(np.arange(self._size), source.moved(self._pool[0], self.codes, parts))
 
     @property
     def step(self) -> float:

@@ -60,8 +60,7 @@ TO_BE_LEARNT = "bins or values to be learnt"
 
 
 CellType = Literal["integer", "number", "boolean", "date", "datetime", "digits", "true or false"]
-"""Types of cells of a column in tables with types. The last two are only for texts that are
-restored."""
+"""Types of cells of a column in tables with types; the last two only for texts."""
 
 
 def _clean(text: str) -> str:
@@ -124,11 +123,9 @@ class ColumnBase(Reviewed):
     when at least one marker is declared; an empty CSV cell is the marker "".
 
     A type of columns gives ``type`` a literal and writes the abstract members: ``num_values``,
-    ``declares``, ``read``, ``draw`` and ``value_labels``; the rest if the defaults do not fit. The
-    last three handle declared values only, and nobody else calls them: the program calls
-    ``encode``, ``decode`` and ``labels_of_codes``, which add missing markers, the catch-all and
-    escaped texts, and are not overridden. The base class implements the keys ``ordered`` and
-    ``outside`` (with its choices as a ``Literal``) for types that declare them.
+    ``declares``, ``read``, ``draw`` and ``value_labels``. The last three handle declared values
+    only: the program calls ``encode``, ``decode`` and ``labels_of_codes``, which add missing
+    markers, the catch-all and escaped texts. Types may declare the keys ``ordered``, ``outside``.
     """
 
     name: Annotated[Text, Field(min_length=1)]
@@ -201,14 +198,11 @@ class ColumnBase(Reviewed):
 
     @property
     def part_of(self) -> tuple[str, str] | None:
-        """Name of the column that the column is a part of, and the unit; None for own columns."""
+        """Name of the column of which it is a part, and the unit; None for others."""
         return None
 
     def bound(self, columns: Mapping[str, ColumnBase]) -> Self:
-        """Return the same column with what it takes over from others, by name.
-
-        Raise ValueError if they do not fit.
-        """
+        """Return the column with what it takes over from others; ValueError if they do not fit."""
         return self
 
     @property
@@ -481,12 +475,6 @@ class ColumnBase(Reviewed):
     def from_amounts(self, amounts: NDArray[np.float64]) -> pa.Array:
         """Return values for amounts, rounded to what cells hold; null for NaN."""
         raise AssertionError(f"column {self.name!r} has no amounts")
-
-    def moved(
-        self, values: pa.Array, codes: NDArray[Any], parts: Mapping[str, NDArray[Any]]
-    ) -> pa.Array:
-        """Return values moved inside their codes to those with such parts, by unit."""
-        raise AssertionError(f"column {self.name!r} has no parts")
 
     # Proposing and auditing.
 

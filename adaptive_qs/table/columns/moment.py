@@ -217,9 +217,9 @@ class MomentColumn(RangeColumn):
         seconds = np.where(np.isnan(amounts), 0, amounts).astype(np.int64)
         cycle = max(CYCLE[unit] for unit in parts)
         offset = FIRST_MONDAY + seconds % min(SECONDS[unit] for unit in parts)
-        for unit, asked in parts.items():
+        for unit, target in parts.items():
             own = find_parts(seconds, unit)
-            own[asked < len(PARTS[unit])] = asked[asked < len(PARTS[unit])]
+            own[target < len(PARTS[unit])] = target[target < len(PARTS[unit])]
             offset += own * SECONDS[unit]
         found = seconds - cycle // 2 + (offset - seconds + cycle // 2) % cycle
         low, high = self.ends(np.where(codes < self.num_values, codes, 0).astype(np.int64))
