@@ -485,4 +485,4 @@ def _add_keys(
 
 
 def _list_keys(schema: TableSet, name: str, rows: Rows) -> list[str]:
-    return [row[len(schema.tables[name].columns)] for row in rows]
+    return [row[len(schema.tables[name].own_columns)] for row in rows]

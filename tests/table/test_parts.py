@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from adaptive_qs import Synthesizer
+from adaptive_qs import Synthesizer, TableSet
 from adaptive_qs.audit.audit import audit
 from adaptive_qs.cli.entry import main
 from adaptive_qs.errors import DataError, SchemaError
@@ -198,3 +198,24 @@ def test_no_neighbour_can_be_told_apart_by_its_hours():
     for described, options in ((WHOLE, {}), (schema, {"rows_per_person": 2})):
         report = audit(described, 1, pairs=5, rhos=(0.5,), sample_every=5, **options)
         assert report.findings == []
+
+
+@pytest.mark.slow
+def test_tables_of_a_set_have_parts(tmp_path):
+    homes = pd.DataFrame({"home": np.arange(800), "seen": TABLE.seen[:800], "size": 1})
+    visits = pd.DataFrame({"home": RNG.integers(0, 800, 1_600), "come": TABLE.seen[:1_600].array})
+    come = [{**column, "name": column["name"].replace("seen", "come")} for column in (SEEN, HOUR)]
+    columns = {"homes": [SEEN, DAY, OTHERS[1]], "visits": [come[0], {**come[1], "of": "come"}]}
+    content = {
+        "version": 1,
+        "tables": {name: {"version": 1, "columns": own} for name, own in columns.items()},
+        "keys": [{"child": "visits", "column": "home", "parent": "homes", "most": 4}],
+    }
+    schema = TableSet.parse(content)
+    model = Synthesizer(rho=50, insecure_seed=1, beyond_limits=True, workers=1)
+    made = model.fit({"homes": homes, "visits": visits}, schema=schema).sample(seed=1)
+    assert [*made["homes"]] == ["home", "seen", "size"]
+    hours, true = parts_of(made["visits"].come)[0], parts_of(visits.come)[0]
+    assert abs((hours >= 20).mean() - (true >= 20).mean()) < 0.03
+    assert (parts_of(made["homes"].seen)[1] == 5).mean() < 0.01  # none on Saturdays
+    assert audit(schema, 1, pairs=3, rhos=(0.5,), sample_every=3).findings == []
