@@ -112,11 +112,8 @@ class SampleRequest:
     ) -> SampleRequest:
         """Return the request of a condition.
 
-        ``ruled`` are columns, and which of their cells the rules of the schema leave.
-
-        Raises:
-            InputError: the condition is wrong or leaves no row, or it has more than ``MOST_BOXES``
-                parts.
+        ``ruled`` are columns, and which of their cells the rules of the schema leave. Raise
+        InputError if the condition is wrong, leaves no row, or has more than ``MOST_BOXES`` parts.
         """
         from adaptive_qs.generate.linked import MOST_BOXES
         from adaptive_qs.table.rule_sampling import Where  # few tables need these

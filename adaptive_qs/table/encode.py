@@ -356,9 +356,7 @@ def decode(
 def resolve_schema(schema: Any, table: Any = None, max_memory: int | str | None = None) -> Schema:
     """Return the schema given as such, as a file or as parsed JSON; a coded table brings its own.
 
-    Raises:
-        SchemaError: If there is none, or it is not valid.
-        ResourceExceeded: If reading it needs more than ``max_memory``.
+    Raise SchemaError if there is no valid one, ResourceExceeded beyond ``max_memory``.
     """
     match schema:
         case Schema():
