@@ -28,7 +28,7 @@ from adaptive_qs.evaluation.columns import (
     frequent_values,
 )
 from adaptive_qs.evaluation.scale import CLOSE, DEVIATIONS, DOUBTFUL, USABLE
-from adaptive_qs.evaluation.tables import DAY, TablePair
+from adaptive_qs.evaluation.tables import DAY, Numbers, TablePair
 from adaptive_qs.pages.words import (
     Bar,
     BarChart,
@@ -41,9 +41,10 @@ from adaptive_qs.pages.words import (
     significant,
 )
 from adaptive_qs.table.columns.base import MISSING, ColumnBase
+from adaptive_qs.table.columns.part import PARTS as WEEKS
+from adaptive_qs.table.columns.part import find_parts
 from adaptive_qs.table.schema import Schema
 
-Numbers = NDArray[np.float64]
 Codes = NDArray[np.integer]
 
 MOST_CELLS, LEAST_PAIRS, MOST_LISTED, MOST_GROUPS, FEW_NUMBERS = 4e7, 60, 200, 250, 12
@@ -56,8 +57,7 @@ LEAST_ROWS = 10
 # Groups by hour, weekday and month.
 
 PARTS = {
-    "hour": [f"{hour:02}:00" for hour in range(24)],
-    "weekday": ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"],
+    **WEEKS,
     "month": ["January", "February", "March", "April", "May", "June", "July", "August",
               "September", "October", "November", "December"],
 }  # fmt: skip
@@ -101,9 +101,10 @@ def group_by_codes(pair: TablePair, schema: Schema, position: int) -> Grouping:
 def _number_parts(moments: Numbers, part: str) -> Codes:
     missing = np.isnan(moments)
     seconds = np.where(missing, 0, moments).astype(np.int64)
-    number = seconds // 3_600 % 24 if part == "hour" else (seconds // DAY + 3) % 7
     if part == "month":
         number = seconds.astype("M8[s]").astype("M8[M]").astype(np.int64) % 12
+    else:
+        number = find_parts(seconds, part)
     return np.where(missing, len(PARTS[part]), number)
 
 
@@ -309,7 +310,7 @@ def compare_groups(comparison: Comparison) -> GroupFacts:
     parts = list(list_parts(pair, schema))
     few = [group_by_codes(pair, schema, k) for k in range(len(schema.columns))]
     groups = parts + [few[k] for k, margin in enumerate(pair.margins[0])
-                      if 1 < np.count_nonzero(margin)
+                      if not schema.columns[k].part_of and 1 < np.count_nonzero(margin)
                       <= (FEW_NUMBERS if schema.columns[k].measured else MOST_GROUPS)]  # fmt: skip
     v, names = associate(comparison.pairs).cramers_v[0], schema.names
     pairs = [(i, by) for i, by in product(values, groups)
@@ -333,7 +334,7 @@ def compare_groups(comparison: Comparison) -> GroupFacts:
 
 def parse_compared(text: str) -> list[tuple[str, str]]:
     """Return the columns named in a text such as "price by district, tips by vendor"."""
-    parts = (each.partition(" by ") for each in split_names(text, "price by district"))
+    parts = (each.partition(" by ") for each in split_names(text))
     return [(number.strip(" `"), by.strip(" `")) for number, _, by in parts]
 
 
@@ -351,7 +352,6 @@ class GroupMeansCheck(Check):
     )  # fmt: skip
 
     def measure(self, comparison: Comparison) -> GroupFacts:
-        """Compare the means and medians."""
         return compare_groups(comparison)
 
     def judge(self, facts: GroupFacts, evaluation: Any) -> Finding | None:
@@ -453,7 +453,6 @@ class ProfilesCheck(Check):
     )
 
     def measure(self, comparison: Comparison) -> Profiles:
-        """Compare the shares."""
         pair, schema, parts = comparison.pair, comparison.schema, []
         for found in list_parts(pair, schema):
             size = len(found.labels)
@@ -482,7 +481,6 @@ class ProfilesCheck(Check):
         return Finding(grade, word, text, figures=figures)
 
     def as_json(self, facts: Profiles) -> Mapping[str, Any]:
-        """Return the shares."""
         both = "true", "synthetic"
         parts = [
             {"name": pair.name, "variation": pair.variation, "labels": labels}

@@ -22,6 +22,8 @@ from adaptive_qs.table.columns.base import ColumnBase
 from adaptive_qs.table.encode import Amounts, read_table, read_with_amounts
 from adaptive_qs.table.schema import Schema
 
+Numbers = NDArray[np.float64]
+Counts = NDArray[np.int64]
 Margins = tuple[NDArray[np.int64], ...]
 """The number of rows with each code, one array for each attribute."""
 OWNER_ONLY = "For the owner only: computed from private rows without noise. Do not publish."
@@ -57,8 +59,7 @@ class TablePair:
     ) -> Self:
         """Read two files, data frames or coded tables.
 
-        Raises:
-            DataError: one of them is missing, has no rows, or does not fit the schema.
+        Raise DataError if one of them is missing, has no rows, or does not fit the schema.
         """
         names = [c.name for c in schema.columns if c.measured and not exactly_coded(c)]
         first, amounts = _read(true, schema, "true", progress, names)
@@ -192,26 +193,14 @@ class JointCodes:
 
     def ranks(self, clique: Clique) -> tuple[Cells, int]:
         """Return the same with numbers of the occupied cells only, in the order of their codes."""
-        return ranked(
-            row_numbers([self.codes[i] for i in clique], [self.sizes[i] for i in clique])[0]
-        )
-
-
-def row_numbers(
-    columns: Sequence[NDArray[np.integer]], sizes: Sequence[int], most: int = 2**62
-) -> tuple[Cells, int]:
-    """Return a number for each row, in the order of its codes, and the bound of the numbers.
-
-    Numbers are replaced by their ranks if their bound exceeds ``most``.
-    """
-    numbers: Cells = np.zeros(len(columns[0]), dtype=np.int64)
-    bound = 1
-    for codes, size in zip(columns, sizes):
-        if bound * size > most:
-            numbers, bound = ranked(numbers)
-        numbers = numbers * size + codes
-        bound *= size
-    return numbers, bound
+        numbers: Cells = np.zeros(self.rows, dtype=np.int64)
+        bound = 1
+        for i in clique:
+            if bound * self.sizes[i] > 2**62:
+                numbers, bound = ranked(numbers)
+            numbers = numbers * self.sizes[i] + self.codes[i]
+            bound *= self.sizes[i]
+        return ranked(numbers)
 
 
 def in_batches(

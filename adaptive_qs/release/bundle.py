@@ -16,7 +16,7 @@ from zipfile import is_zipfile
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, FailFast, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, FailFast, Field, TypeAdapter, ValidationError
 
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.errors import InputError, ResourceExceeded
@@ -56,10 +56,8 @@ MEMBERS = (
 _Coefficient = Annotated[int, Field(ge=-LARGEST, le=LARGEST)]
 
 
-class _Measured(BaseModel):
+class _Measured(BaseModel, frozen=True):
     """What the record says about one stretch of `residuals.npy`."""
-
-    model_config = ConfigDict(frozen=True)
 
     attributes: Names
     groups: Sizes
@@ -67,20 +65,16 @@ class _Measured(BaseModel):
     precision: Annotated[float, Field(ge=2.0**-100, le=2.0**100)]
 
 
-class _Level(BaseModel):
+class _Level(BaseModel, frozen=True):
     """Groups of the codes of a column."""
-
-    model_config = ConfigDict(frozen=True)
 
     column: str
     groups: Annotated[tuple[Annotated[int, Field(ge=0, lt=2**16)], ...], FailFast()]
     """The group of each code."""
 
 
-class _Strategy(BaseModel):
+class _Strategy(BaseModel, frozen=True):
     """Integer queries by which a single column was measured."""
-
-    model_config = ConfigDict(frozen=True)
 
     column: str
     queries: Annotated[tuple[Annotated[tuple[_Coefficient, ...], FailFast()], ...], FailFast()]
@@ -91,10 +85,8 @@ class _Strategy(BaseModel):
 _Sum = Annotated[float, Field(ge=-(2.0**62), le=2.0**62)]
 
 
-class _Record(BaseModel):
+class _Record(BaseModel, frozen=True):
     """How the numbers came about: `record.json`."""
-
-    model_config = ConfigDict(frozen=True)
 
     levels: Annotated[tuple[_Level, ...], FailFast()] = ()
     """Groups of codes that marginals were offered at, from fine to coarse."""
@@ -384,25 +376,19 @@ def sidecar_text(statement: Statement, **more: Any) -> str:
     return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
 
 
-def write_manifest(
-    statement: Statement, table: str | Path, replace: bool = True, **more: Any
-) -> None:
-    """Write a statement next to a table, before the table itself appears.
-
-    ``more`` are fields of this table only, such as the seed that it was sampled with.
-    """
-    with atomic_writer(manifest_path(table), replace) as file:
-        file.write(sidecar_text(statement, **more).encode())
-
-
 @contextmanager
 def with_manifest(table: str | Path, replace: bool = True) -> Iterator[Callable[..., None]]:
-    """Yield :func:`write_manifest` for a table; without the table, remove its statement."""
+    """Yield what writes a statement next to a table, before the table itself appears.
+
+    It takes the statement, and fields of this table only, such as the seed that it was sampled
+    with. If the table does not appear, the statement is removed.
+    """
     written = False
 
     def write(statement: Statement, **more: Any) -> None:
         nonlocal written
-        write_manifest(statement, table, replace, **more)
+        with atomic_writer(manifest_path(table), replace) as file:
+            file.write(sidecar_text(statement, **more).encode())
         written = True
 
     try:
@@ -420,11 +406,9 @@ def digest_of_statement(statement: Statement) -> str:
 
 
 def read_sidecar(path: str | Path, max_memory: int | str | None = None) -> dict[str, Any]:
-    """Return the content of a sidecar, within a ceiling of the process's memory.
+    """Return the content of a sidecar; InputError if it is none, or was made by a newer version.
 
-    Raises:
-        InputError: it is not one, or was made by a newer version.
-        ResourceExceeded: reading it would take more memory.
+    Raise ResourceExceeded if reading it would take more than ``max_memory`` of the process.
     """
     try:
         content = read_json(path, InputError, memory_claims(max_memory))

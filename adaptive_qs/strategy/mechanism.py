@@ -15,15 +15,7 @@ from numpy.typing import NDArray
 
 from adaptive_qs.domain import Clique
 from adaptive_qs.errors import ResourceExceeded
-from adaptive_qs.strategy import optimal
-from adaptive_qs.strategy.bounds import (
-    DENSE_CELLS,
-    SINGLE_CELLS,
-    gram_bound,
-    known_gram_eigenvalues,
-    root_sum,
-    svd_bound,
-)
+from adaptive_qs.strategy import bounds, optimal
 from adaptive_qs.strategy.fixed_point import solve_dense, solve_rows, symmetric_blocks
 from adaptive_qs.strategy.integer import on_grid
 from adaptive_qs.strategy.solution import (
@@ -88,8 +80,7 @@ class Mechanism(Protocol):
     def on_grid(self, grid_bits: int) -> Mechanism:
         """Return the mechanism with integer strategies of at most ``grid_bits`` bits together.
 
-        Raises:
-            ResourceExceeded: too many cells.
+        Raise ResourceExceeded if there are too many cells.
         """
 
     def answers(self, part: int, index: int, kept: Mapping[int, Array]) -> Array:
@@ -317,11 +308,13 @@ def any_mechanism_bound(decomposition: Decomposition) -> float:
         part.joint is None and all(type(q) in {Marginal, Circular} for q in part.axis.values())
         for part in workload.parts
     ):
-        roots = np.sqrt([svd_bound(subworkload) for subworkload in decomposition.subworkloads])
+        roots = np.sqrt(
+            [bounds.svd_bound(subworkload) for subworkload in decomposition.subworkloads]
+        )
         spread = roots[decomposition.class_of] * np.sqrt(decomposition.scales)
         return float(spread.sum() ** 2)
-    if workload.domain.size(clique) <= DENSE_CELLS:
-        return gram_bound(full_gram(workload, clique))
+    if workload.domain.size(clique) <= bounds.DENSE_CELLS:
+        return bounds.gram_bound(full_gram(workload, clique))
     sets = [(w, workload.parts[part].queries(index)) for part, index, w in workload.sets()]
     known = {queries: _family_bound(queries) for queries in {q for _, of in sets for q in of}}
     return sum(weight * math.prod(known[queries] for queries in of) for weight, of in sets)
@@ -361,11 +354,11 @@ def _family_bound(queries: Queries) -> float:
         case FirstCells(_, inner):  # the other cells may be left out of a strategy
             return _family_bound(inner)
     cells = math.prod(queries.shape)
-    known = known_gram_eigenvalues(queries)
+    known = bounds.known_gram_eigenvalues(queries)
     if known is not None:
-        return root_sum(known) ** 2 / cells
-    if cells <= SINGLE_CELLS:
-        return gram_bound(queries.gram())
+        return bounds.root_sum(known) ** 2 / cells
+    if cells <= bounds.SINGLE_CELLS:
+        return bounds.gram_bound(queries.gram())
     return float(queries.column_norms().sum()) / cells
 
 
@@ -377,7 +370,8 @@ def _family_bound(queries: Queries) -> float:
 def may_be_solved(workload: QueryWorkload, settings: SolverSettings) -> bool:
     """Return whether the full problem may be within memory and time, judged by sizes."""
     cells = workload.domain.size(used_attributes(workload))
-    if cells > optimal.DENSE_CELLS or not optimal.dense_fits(cells, settings):
+    memory = optimal.DENSE_COPIES * 8 * cells**2
+    if cells > optimal.DENSE_CELLS or memory > settings.max_bytes:
         return False
     return _has_few_queries(workload, cells) or (
         workload.num_sets * cells**2 <= optimal.TRIED_WORK // optimal.GATHERED_COST
@@ -389,7 +383,11 @@ def solve_full(workload: QueryWorkload, settings: SolverSettings) -> TableMechan
     clique = used_attributes(workload)
     shape = workload.domain.shape(clique)
     if _has_few_queries(workload, math.prod(shape)):
-        solution = solve_rows(_weighted_rows(workload, clique), shape, settings)
+        rows = [
+            kron([factor.matrix() for factor in queries], math.sqrt(weight))[:, inner]
+            for weight, queries, inner in _sets_on_cells(workload, clique)
+        ]
+        solution = solve_rows(np.concatenate(rows), shape, settings)
     else:
         gram = full_gram(workload, clique)
         blocks = symmetric_blocks(lambda x: gram @ x, shape)
@@ -406,11 +404,3 @@ def solve_full(workload: QueryWorkload, settings: SolverSettings) -> TableMechan
 def _has_few_queries(workload: QueryWorkload, cells: int) -> bool:
     count = workload.num_queries
     return 2 * count <= cells and count**2 * cells <= optimal.TRIED_WORK
-
-
-def _weighted_rows(workload: QueryWorkload, clique: Clique) -> Array:
-    """Return all queries on the cells over ``clique`` times the roots of their weights, (m, N)."""
-    return np.concatenate([
-        kron([factor.matrix() for factor in queries], math.sqrt(weight))[:, inner]
-        for weight, queries, inner in _sets_on_cells(workload, clique)
-    ])  # fmt: skip

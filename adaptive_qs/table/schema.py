@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, Self, Union, cast
 
-from pydantic import AfterValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from adaptive_qs.arguments import as_integer, plain_json
 from adaptive_qs.domain import Attribute, Domain
@@ -39,8 +39,6 @@ AboutText = Annotated[Text, Field(min_length=1, max_length=4_000)]
 class DeclaredRule(Reviewed):
     """A rule between columns that holds in every row."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     rule: RuleText
     """What holds, such as "start <= end" or "city determines county"; see the guide to rules."""
     table: tuple[tuple[Text, ...], ...] = ()
@@ -57,8 +55,6 @@ class Schema(Reviewed):
     Build one from trusted values with the constructor (errors are pydantic's), or from a file or a
     mapping with `load` and `parse` (errors are `SchemaError`).
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     version: Literal[1]
     """Version of the file format."""
@@ -104,6 +100,8 @@ class Schema(Reviewed):
                 f'column {self.person!r} is the person column. Remove it from "columns" and '
                 '"ignore"; it is never measured.'
             )
+        own = {column.name: column for column in self.columns}
+        object.__setattr__(self, "columns", tuple(c.bound(own) for c in self.columns))
         _ = self.ruleset  # which refuses what is no rule
         return self
 
@@ -123,7 +121,8 @@ class Schema(Reviewed):
     @property
     def dialect(self) -> Dialect:
         """The form of CSV files."""
-        return Dialect(self.delimiter, self.encoding)
+        copies = {part: name for name, own in self.parts.items() for part in own.values()}
+        return Dialect(self.delimiter, self.encoding, copies=tuple(copies.items()))
 
     @property
     def unread(self) -> tuple[str, ...]:
@@ -138,10 +137,24 @@ class Schema(Reviewed):
     @cached_property
     def written(self) -> dict[str, ColumnBase | GeneratedColumn]:
         """The columns of a synthetic table by their names, in order."""
-        found: list[ColumnBase | GeneratedColumn] = [*self.columns]
+        found: list[ColumnBase | GeneratedColumn] = [*self.own_columns]
         for column in self.generated:
             found.insert(column.place, column)
         return {column.name: column for column in found}
+
+    @property
+    def own_columns(self) -> tuple[ColumnBase, ...]:
+        """The columns that are no parts of others, in order."""
+        return tuple(column for column in self.columns if not column.part_of)
+
+    @cached_property
+    def parts(self) -> dict[str, dict[str, str]]:
+        """The names of the parts of columns, by the name of the column and the unit."""
+        found: dict[str, dict[str, str]] = {}
+        for column in self.columns:
+            if column.part_of:
+                found.setdefault(column.part_of[0], {})[column.part_of[1]] = column.name
+        return found
 
     @cached_property
     def by_name(self) -> dict[str, ColumnBase]:
@@ -171,7 +184,7 @@ class Schema(Reviewed):
         from adaptive_qs.table.rule_sampling import check_values
         from adaptive_qs.table.rules import Ruleset
 
-        ruleset = Ruleset.of(self.columns, [(r.rule, r.table) for r in self.declared_rules])
+        ruleset = Ruleset.of(self.own_columns, [(r.rule, r.table) for r in self.declared_rules])
         check_values(ruleset)
         return ruleset
 

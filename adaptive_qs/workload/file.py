@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn, Self, TypeVar
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from adaptive_qs.arguments import plain_json
 from adaptive_qs.domain import Clique, Domain
@@ -61,11 +61,8 @@ def all_ways_queries(
 def make_part(maker: QueryMaker, sets: CliqueArray, spec: QuerySpec, weight: float) -> QueryPart:
     """Return the queries on sets of equally many attributes, shape (sets, k), positions as listed.
 
-    A set that occurs twice with the same queries counts once, with the sum of its weights.
-
-    Raises:
-        WorkloadError: a set cannot carry the queries.
-        ResourceExceeded: too many coefficients.
+    A set that occurs twice with the same queries counts once, with the sum of its weights. Raise
+    WorkloadError if a set cannot carry the queries, ResourceExceeded for too many coefficients.
     """
     by_name: Mapping[str, AttributeSpec]
     if isinstance(spec, dict):
@@ -99,10 +96,8 @@ Ways = Annotated[int, Field(ge=1)]
 Names = Annotated[tuple[str, ...], Field(min_length=1)]
 
 
-class Part(BaseModel):
+class Part(BaseModel, frozen=True, extra="forbid"):
     """Some sets of attributes, the queries on each of them, and their weight."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     ways: Annotated[tuple[Ways, ...], Field(min_length=1)] | None = None
     """All sets of this many attributes, for each number listed."""
@@ -166,10 +161,8 @@ class Part(BaseModel):
         return [make_part(maker, some, self.queries, self.weight) for some in sets]
 
 
-class WorkloadFile(BaseModel):
+class WorkloadFile(BaseModel, frozen=True, extra="forbid"):
     """A workload as written in a file; the attributes are checked against a domain later."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     version: Literal[1]
     """Version of the file format."""
@@ -183,8 +176,7 @@ class WorkloadFile(BaseModel):
     def parse(cls, content: Any, source: str = "workload") -> Self:
         """Read the workload file from parsed JSON.
 
-        Raises:
-            WorkloadError: it is not one; the message names ``source``, the part and what to do.
+        Raise WorkloadError if it is none; the message names ``source``, the part and what to do.
         """
         try:
             text = json.dumps(content, default=plain_json)
@@ -360,11 +352,9 @@ def split_workload(
 def other_queries(spec: Any) -> Callable[[Domain], QueryWorkload] | None:
     """Return a function that makes a file's queries over a domain; None if it has cells alone.
 
-    The file may be given by its parsed content. Sources of other kinds give None as well.
-
-    Raises:
-        WorkloadError: the file is missing or no workload file; what is returned raises as
-            :meth:`WorkloadFile.query_workload`.
+    The file may be given by its parsed content. Sources of other kinds give None as well. Raise
+    WorkloadError if the file is missing or no workload file; what is returned raises as
+    :meth:`WorkloadFile.query_workload`.
     """
     read = _read_file(spec)
     if read is None or read[0].asks_for_cells:

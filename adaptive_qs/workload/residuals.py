@@ -10,15 +10,13 @@ from numpy.typing import NDArray
 
 from adaptive_qs.domain import Clique
 from adaptive_qs.errors import ResourceExceeded, WorkloadError
-from adaptive_qs.workload.matrices import Queries, check_size
+from adaptive_qs.workload.matrices import Array, Queries, check_size
 from adaptive_qs.workload.workload import QueryPart, QueryWorkload
 
 # The part of queries that lies in one residual space: He et al., equation 3.
 # Queries Q over some axes split into one part for each subset of the axes: along each axis kept the
 # mean is removed (Π = I − 11ᵀ/n), along each axis dropped it is taken. Parts of a product are
 # products of the parts of its factors.
-
-Array = NDArray[np.float64]
 
 
 def squared_mean(queries: Queries) -> float:
@@ -46,11 +44,6 @@ class CenteredQueries:
     def shape(self) -> tuple[int, ...]:
         """Sizes of the kept axes."""
         return tuple(self.queries.shape[axis] for axis in self.kept)
-
-    @property
-    def is_axis(self) -> bool:
-        """Whether the queries are on a single attribute."""
-        return len(self.queries.shape) == 1
 
     def gram(self) -> Array:
         """Return a symmetric matrix of shape (N, N); every row sums to zero along every axis."""
@@ -168,9 +161,7 @@ class Decomposition:
 def decompose_workload(workload: QueryWorkload, most_bytes: float = math.inf) -> Decomposition:
     """Split a workload into its subworkloads.
 
-    Raises:
-        WorkloadError: every query is zero.
-        ResourceExceeded: that would take more memory.
+    Raise WorkloadError if every query is zero, ResourceExceeded if that would take more memory.
     """
     # Measured memory of one subset of an attribute set, in bytes per attribute
     bytes_per_subset = 28

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from adaptive_qs.table.columns.base import (
     CellType,
     Draft,
+    Topic,
     bin_label,
     binning,
     cells,
@@ -19,6 +20,7 @@ from adaptive_qs.table.columns.base import (
     spellings,
 )
 from adaptive_qs.table.columns.binned import RangeColumn
+from adaptive_qs.table.columns.part import CYCLE, FIRST_MONDAY, PARTS, SECONDS, find_parts
 from adaptive_qs.table.text import EPOCH, PLAIN_TIMES, read_moment, to_seconds
 
 if TYPE_CHECKING:
@@ -40,6 +42,11 @@ _YEARS: dict[Granularity, int] = {"5 years": 60, "10 years": 120, "100 years": 1
 _MONTHS: dict[Granularity, int] = {"month": 1, "quarter": 3, "year": 12, **_YEARS}
 _EPOCH_MONTHS = 12 * EPOCH.year
 """Months from the year 0 to 1970: periods of several years begin at round ones, such as 1900."""
+
+
+def _find_lost(granularity: Granularity, by_day: bool) -> tuple[str, ...]:
+    length = _LENGTH.get(granularity, CYCLE["weekday"])
+    return tuple(u for u in PARTS if length >= CYCLE[u] and not (by_day and u == "hour"))
 
 
 def find_period(moment: dt.date, granularity: Granularity) -> int:
@@ -97,13 +104,17 @@ class MomentColumn(RangeColumn):
 
     @property
     def num_values(self) -> int:
-        """Number of values or bins."""
         return 1 + self.period(self.max) - self.period(self.min)
 
     @property
     def span(self) -> tuple[int, int]:
         """First and last second of min .. max, since 1970."""
         return to_seconds(self.min), to_seconds(self.max)
+
+    @property
+    def lost_parts(self) -> tuple[str, ...]:
+        """The parts that are not the same in a whole period."""
+        return _find_lost(self.granularity, self.by_day)
 
     @property
     def by_years(self) -> bool:
@@ -115,7 +126,6 @@ class MomentColumn(RangeColumn):
         return find_period(moment, self.granularity)
 
     def declares(self, text: str) -> bool:
-        """Return whether a text is a declared value."""
         seconds = read_moment(text, self.format, self.wall_clock)
         return seconds is not None and self.span[0] <= seconds <= self.span[1]
 
@@ -141,41 +151,34 @@ class MomentColumn(RangeColumn):
 
     @property
     def scale(self) -> Hashable:
-        """The scale of the codes."""
         return "moment", self.min, self.max, self.granularity
 
     @property
     def summary(self) -> str:
-        """The range and the bins."""
         return f"{self.min} to {self.max} by {self.granularity}"
 
     def read(self, values: pa.Array) -> Codes:
-        """Return the codes of cells."""
         seconds, readable = cells.as_seconds(values, self.format, self.wall_clock)
         inside = np.clip(seconds, *self.span)
         codes = find_periods(inside, self.granularity) - self.period(self.min)
         return self._refused(codes, readable, inside == seconds)
 
     def ends(self, codes: Codes) -> tuple[Codes, Codes]:
-        """Return the least and the greatest value of every code."""
         periods = codes + self.period(self.min)
         first, last = self.span
         low = np.maximum(find_starts(periods, self.granularity), first)
         return low, np.minimum(find_starts(periods + 1, self.granularity) - 1, last)
 
     def amounts(self, values: pa.Array) -> NDArray[np.float64]:
-        """Return cells as amounts; NaN if unreadable."""
         seconds, readable = cells.as_seconds(values, self.format, self.wall_clock)
         return np.where(readable, seconds, np.nan)
 
     def read_amount(self, text: str) -> float | None:
-        """Return the value of a text; None if it is none."""
         return read_moment(text, None, self.wall_clock)
 
     resolution: ClassVar = 1.0
 
     def from_amounts(self, amounts: NDArray[np.float64]) -> pa.Array:
-        """Return values for amounts; null for NaN."""
         known = ~np.isnan(amounts)
         seconds = np.rint(np.where(known, amounts, 0)).astype(np.int64)
         return pa.array(seconds, mask=~known).cast(pa.timestamp("s"))
@@ -188,29 +191,44 @@ class MomentColumn(RangeColumn):
         return str(moment.date()) if self.by_day else f"{moment:%Y-%m-%d %H:%M}"
 
     def numbers(self, values: pa.Array) -> Codes:
-        """Return cells as numbers."""
         return cells.as_seconds(values, self.format, self.wall_clock)[0]
 
     def point_ends(self, codes: Codes | None = None) -> tuple[Codes, Codes]:
-        """Return the first and the last point of codes."""
         low, high = self.ends(np.arange(self.num_values) if codes is None else codes)
         return low // self.point, high // self.point
 
     def points_between(self, low: NDArray[Any], high: NDArray[Any]) -> tuple[Codes, Codes]:
-        """Return the first and the last point of intervals."""
         return -(-low // self.point), high // self.point
 
     def to_points(self, numbers: Codes) -> Codes:
-        """Return the points of values."""
         return self._kept(numbers) // self.point
 
     def values_at(self, points: Codes, rng: np.random.Generator) -> pa.Array:
-        """Return the values at points."""
         return pa.array(points).cast(pa.timestamp("s"))
+
+    def moved(self, values: pa.Array, codes: Codes, parts: Mapping[str, NDArray[Any]]) -> pa.Array:
+        """Return values moved inside their periods to the nearest moments with such hours or days.
+
+        A value whose period has no such moment stays.
+        """
+        if values.null_count == len(values):
+            return values
+        amounts = self.amounts(cells.normalise(values))
+        seconds = np.where(np.isnan(amounts), 0, amounts).astype(np.int64)
+        cycle = max(CYCLE[unit] for unit in parts)
+        offset = FIRST_MONDAY + seconds % min(SECONDS[unit] for unit in parts)
+        for unit, target in parts.items():
+            own = find_parts(seconds, unit)
+            own[target < len(PARTS[unit])] = target[target < len(PARTS[unit])]
+            offset += own * SECONDS[unit]
+        found = seconds - cycle // 2 + (offset - seconds + cycle // 2) % cycle
+        low, high = self.ends(np.where(codes < self.num_values, codes, 0).astype(np.int64))
+        found += cycle * ((found < low).astype(np.int64) - (found > high))
+        inside = (low <= found) & (found <= high) & ~np.isnan(amounts)
+        return self.from_amounts(np.where(inside, found, amounts))
 
     @property
     def heap_points(self) -> Codes:
-        """The points of the heaps."""
         return np.array([to_seconds(each) // self.point for each in self.heaps], dtype=np.int64)
 
     def _heap_text(self, value: dt.date) -> str:
@@ -233,7 +251,6 @@ class MomentColumn(RangeColumn):
         return [f"{moment}{mark}" for moment in moments]
 
     def csv_texts(self, values: pa.Array) -> pa.Array:
-        """Return values as CSV has them."""
         if self.format is None or self.format in PLAIN_TIMES:
             if pa.types.is_timestamp(values.type):
                 return pc.strftime(values, self.format or "%Y-%m-%dT%H:%M:%S")
@@ -252,7 +269,6 @@ class MomentColumn(RangeColumn):
 
     @property
     def cell_types(self) -> tuple[CellType, ...]:
-        """Types of cells in tables with types."""
         return (self.iso_cells,) if self.format is None else ()
 
     def _beyond(self) -> str:
@@ -276,7 +292,6 @@ class DateColumn(MomentColumn):
 
     @property
     def span(self) -> tuple[int, int]:
-        """First and last second of min .. max, since 1970."""
         return to_seconds(self.min), to_seconds(self.max) + 86_399
 
     heaps: tuple[dt.date, ...] = ()
@@ -284,11 +299,9 @@ class DateColumn(MomentColumn):
     periods = (31, 372)
 
     def values_at(self, points: Codes, rng: np.random.Generator) -> pa.Array:
-        """Return the values at points."""
         return pa.array(points.astype(np.int32), pa.int32()).cast(pa.date32())
 
     def heaps_at(self, points: Codes) -> tuple[dt.date, ...]:
-        """Return points as values that ``heaps`` takes."""
         return tuple(points.astype("M8[D]").tolist())
 
     def marks(self, points: Codes) -> Codes:
@@ -298,7 +311,6 @@ class DateColumn(MomentColumn):
         return months.astype(np.int64) % 12 * 31 + (days - months).astype(np.int64)
 
     def from_amounts(self, amounts: NDArray[np.float64]) -> pa.Array:
-        """Return values for amounts; null for NaN."""
         known = ~np.isnan(amounts)
         days = np.floor(np.where(known, amounts, 0) / 86_400).astype(np.int32)
         return pa.array(days, pa.int32(), mask=~known).cast(pa.date32())
@@ -319,7 +331,6 @@ class DatetimeColumn(MomentColumn):
     periods = (60, 3600)
 
     def heaps_at(self, points: Codes) -> tuple[dt.datetime, ...]:
-        """Return points as values that ``heaps`` takes."""
         return tuple(points.astype("M8[s]").tolist())
 
     def _check_values(self) -> None:
@@ -331,12 +342,15 @@ class DatetimeColumn(MomentColumn):
 
 # Drafts of dates and times.
 
+UNEVEN = 0.1
+"""Distance of the shares of hours or weekdays from equal ones from which on a part is proposed."""
+
 
 def _drafted(profile: Profile, days: bool) -> Draft | None:
     """Return the draft for moments, all or not all of them days; None for other cells."""
     for digits in ("%Y%m%d", "%y%m%d"):
         if (compact := _compact_dates(profile, digits)) is not None:
-            return Draft(_periods(profile, digits, compact)) if compact.days == days else None
+            return _draft(profile, digits, compact) if compact.days == days else None
     if profile.numeric or not profile.dated:
         return None
     spans = profile.spans or {}
@@ -347,10 +361,10 @@ def _drafted(profile: Profile, days: bool) -> Draft | None:
     if other is not None and other in spans:
         day_first = way if way and way.startswith("%d") else other
         said = f"day and month can be exchanged: read as {day_first}"
-        return Draft(_periods(profile, day_first, spans[day_first]), said, ("format",))
+        return _draft(profile, day_first, spans[day_first], said, ("format",))
     if way is None and not days:  # as they are written, where that is with a blank
         way = next((plain for plain in PLAIN_TIMES if plain in spans), None)
-    return Draft(_periods(profile, way, span))
+    return _draft(profile, way, span)
 
 
 def _compact_dates(profile: Profile, way: str) -> Span | None:
@@ -366,6 +380,19 @@ def _compact_dates(profile: Profile, way: str) -> Span | None:
 
 def _kind(span: Span) -> str:
     return "date" if span.days else "datetime"
+
+
+def _draft(
+    profile: Profile, way: str | None, span: Span, note: str = "", topics: tuple[Topic, ...] = ()
+) -> Draft:
+    """Return the draft of a column in such periods, with its parts that are not even."""
+    content, parts = _periods(profile, way, span), list[str]()
+    for unit in _find_lost(content["granularity"], span.days):
+        rows = span.hours.sum(axis=0 if unit == "hour" else 1)
+        total = max(rows.sum(), 1.0)
+        off = np.abs(rows / total - 1 / rows.size).sum()
+        parts += [unit] if off > max(UNEVEN, 3 * math.sqrt(rows.size / total)) else []
+    return Draft(content, note, topics, tuple(parts))
 
 
 def _periods(profile: Profile, way: str | None, span: Span) -> dict[str, Any]:
