@@ -25,19 +25,7 @@ from adaptive_qs.table import files
 from adaptive_qs.table.cells import to_arrow
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.columns.base import ColumnBase
-<<<<<<< HEAD
 from adaptive_qs.table.columns.numeric import IntegerColumn
-from adaptive_qs.table.files import (
-    FORMATS,
-    PRIVATE,
-    STAMP_KEY,
-    atomic_writer,
-    check_writable,
-    is_folder,
-    sealed_digest,
-)
-=======
->>>>>>> main
 from adaptive_qs.table.generated import GeneratedColumn
 from adaptive_qs.table.schema import Schema, discovered_values
 from adaptive_qs.table.text import COMMA, Formulas, escaped, escapes
