@@ -25,7 +25,6 @@ from adaptive_qs.table import files
 from adaptive_qs.table.cells import to_arrow
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.columns.base import ColumnBase
-from adaptive_qs.table.columns.numeric import IntegerColumn
 from adaptive_qs.table.generated import GeneratedColumn
 from adaptive_qs.table.schema import Schema, discovered_values
 from adaptive_qs.table.text import COMMA, Formulas, escaped, escapes
@@ -382,7 +381,7 @@ def to_frame(table: pa.Table, library: Library, schema: Schema) -> Any:
     to ``attrs``.
     """
     for place, name in enumerate(table.column_names):
-        if isinstance(column := schema.written[name], IntegerColumn) and column.is_float:
+        if isinstance(column := schema.written[name], ColumnBase) and column.is_float:
             table = table.set_column(place, name, table[name].cast(pa.float64(), safe=False))
     if library == "pyarrow":
         return table

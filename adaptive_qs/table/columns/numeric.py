@@ -73,7 +73,7 @@ class IntegerColumn(NumberColumn):
 
     @property
     def is_float(self) -> bool:
-        """Whether programs that guess types from CSV read floats."""
+        """Whether CSV has exponents or decimals."""
         return self.exponents or self.fixed_decimals is not None
 
     @cached_property
