@@ -381,7 +381,7 @@ def to_frame(table: pa.Table, library: Library, schema: Schema) -> Any:
     to ``attrs``.
     """
     for place, name in enumerate(table.column_names):
-        if isinstance(column := schema.written[name], ColumnBase) and column.is_float:
+        if getattr(schema.written[name], "is_float", False):
             table = table.set_column(place, name, table[name].cast(pa.float64(), safe=False))
     if library == "pyarrow":
         return table

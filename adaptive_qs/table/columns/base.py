@@ -286,11 +286,6 @@ class ColumnBase(Reviewed):
         return self.is_unlearnt or self.counts_heaps
 
     @property
-    def is_float(self) -> bool:
-        """Whether whole numbers are floats in data frames, as programs read its CSV."""
-        return False
-
-    @property
     def open_keys(self) -> tuple[str, ...]:
         """Keys of its schema that request this."""
         return ()

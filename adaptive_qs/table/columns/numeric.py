@@ -73,7 +73,7 @@ class IntegerColumn(NumberColumn):
 
     @property
     def is_float(self) -> bool:
-        """Whether CSV has exponents or decimals."""
+        """Whether data frames have floats, as programs read CSV with exponents or decimals."""
         return self.exponents or self.fixed_decimals is not None
 
     @cached_property
