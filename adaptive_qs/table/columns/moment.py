@@ -7,17 +7,8 @@ import math
 from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from adaptive_qs.table.columns.base import (
-    CellType,
-    Draft,
-    bin_label,
-    binning,
-    cells,
-    np,
-    pa,
-    pc,
-    spellings,
-)
+from adaptive_qs.table.columns import base
+from adaptive_qs.table.columns.base import binning, cells, np, pa, pc, spellings
 from adaptive_qs.table.columns.binned import RangeColumn
 from adaptive_qs.table.text import EPOCH, PLAIN_TIMES, read_moment, to_seconds
 
@@ -92,7 +83,7 @@ class MomentColumn(RangeColumn):
     """Whether cells with a time zone count by their own clock instead of in UTC."""
     point: ClassVar[int] = 1
     """Seconds from one value to the next."""
-    iso_cells: ClassVar[CellType]
+    iso_cells: ClassVar[base.CellType]
     """Type of cells without a format of their own in tables with types."""
 
     @property
@@ -211,7 +202,7 @@ class MomentColumn(RangeColumn):
                 find_starts(each, self.granularity).astype("M8[s]").astype("M8[D]")
                 for each in (periods, periods + 1)
             )
-            return [bin_label(str(day), str(after - 1)) for day, after in zip(*days)]
+            return [base.bin_label(str(day), str(after - 1)) for day, after in zip(*days)]
         units = {"year": "Y", "month": "M", "day": "D", "hour": "h", "minute": "m"}
         moments = periods.astype(f"M8[{units[self.granularity]}]")
         mark = "h" if self.granularity == "hour" else ""
@@ -230,12 +221,12 @@ class MomentColumn(RangeColumn):
         return pa.array(texts, pa.string()).take(distinct.indices)
 
     @classmethod
-    def draft(cls, name: str, profile: Profile) -> Draft | None:
+    def draft(cls, name: str, profile: Profile) -> base.Draft | None:
         """Return a draft if the cells are dates, with or without a time of day as in the type."""
         return _drafted(profile, days=cls.by_day)
 
     @property
-    def cell_types(self) -> tuple[CellType, ...]:
+    def cell_types(self) -> tuple[base.CellType, ...]:
         return (self.iso_cells,) if self.format is None else ()
 
     def _beyond(self) -> str:
@@ -248,7 +239,7 @@ class DateColumn(MomentColumn):
 
     wall_clock: ClassVar[bool] = True
     by_day = True
-    iso_cells: ClassVar[CellType] = "date"
+    iso_cells: ClassVar[base.CellType] = "date"
     type: Literal["date"]
     min: dt.date
     """First day."""
@@ -286,7 +277,7 @@ class DateColumn(MomentColumn):
 class DatetimeColumn(MomentColumn):
     """Dates with time, to the second; times with a time zone are converted to UTC."""
 
-    iso_cells: ClassVar[CellType] = "datetime"
+    iso_cells: ClassVar[base.CellType] = "datetime"
     type: Literal["datetime"]
     min: dt.datetime
     """First date and time, without a time zone."""
@@ -310,11 +301,11 @@ class DatetimeColumn(MomentColumn):
 # Drafts of dates and times.
 
 
-def _drafted(profile: Profile, days: bool) -> Draft | None:
+def _drafted(profile: Profile, days: bool) -> base.Draft | None:
     """Return the draft for moments, all or not all of them days; None for other cells."""
     for digits in ("%Y%m%d", "%y%m%d"):
         if (compact := _compact_dates(profile, digits)) is not None:
-            return Draft(_periods(profile, digits, compact)) if compact.days == days else None
+            return base.Draft(_periods(profile, digits, compact)) if compact.days == days else None
     if profile.numeric or not profile.dated:
         return None
     spans = profile.spans or {}
@@ -325,10 +316,10 @@ def _drafted(profile: Profile, days: bool) -> Draft | None:
     if other is not None and other in spans:
         day_first = way if way and way.startswith("%d") else other
         said = f"day and month can be exchanged: read as {day_first}"
-        return Draft(_periods(profile, day_first, spans[day_first]), said, ("format",))
+        return base.Draft(_periods(profile, day_first, spans[day_first]), said, ("format",))
     if way is None and not days:  # as they are written, where that is with a blank
         way = next((plain for plain in PLAIN_TIMES if plain in spans), None)
-    return Draft(_periods(profile, way, span))
+    return base.Draft(_periods(profile, way, span))
 
 
 def _compact_dates(profile: Profile, way: str) -> Span | None:
