@@ -248,7 +248,7 @@ def describe_tables(
     left = target.within(target.budget - learning)
     served = QueryStrategies.of(spec, workload.domain)
     strategies = CELLS_ALONE if served is None else served.strategies
-    forecast = LoopForecast(workload, left.rho)
+    forecast = LoopForecast(workload, left.rho, schema=schema)
     return predict_measurements(forecast, strategies, options.public_rows)
 
 
