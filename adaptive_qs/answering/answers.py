@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 import pyarrow as pa
-from pydantic import BaseModel, ConfigDict, FailFast, Field, model_validator
+from pydantic import BaseModel, FailFast, Field, model_validator
 
 from adaptive_qs.answering.measure import (
     COLUMNS,
@@ -36,15 +36,7 @@ from adaptive_qs.release.facts import ANSWERS, NonNegative, total_cost
 from adaptive_qs.release.statement import MANIFEST, Loss, Statement, derive_fields
 from adaptive_qs.run.budget import PrivacyTarget
 from adaptive_qs.run.states import FinishedRun, ReadRun, SpendingRun
-from adaptive_qs.table.files import (
-    NOT_PRIVATE,
-    PRIVATE,
-    STAMP_KEY,
-    Stamp,
-    check_new,
-    stamp_path,
-    stamped,
-)
+from adaptive_qs.table import files
 from adaptive_qs.table.schema import Schema
 from adaptive_qs.table.text import Formulas, check_formulas
 from adaptive_qs.table.write import check_table_path, table_format, write_batches
@@ -53,10 +45,8 @@ from adaptive_qs.workload.file import workload_digest
 # The privacy statement of a batch of answers.
 
 
-class Charges(BaseModel):
+class Charges(BaseModel, frozen=True, extra="forbid"):
     """Charges with equal purpose and parameters, and the columns of the first of them."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     times: Annotated[int, Field(ge=1, le=2**62)]
     charge: Annotated[Event, Field(discriminator="mechanism")]
@@ -103,7 +93,7 @@ def state_answers(
     target: PrivacyTarget,
     schema: Schema,
     events: Sequence[Event],
-    stamp: Stamp,
+    stamp: files.Stamp,
     confidence: float,
     ledger: LedgerPosition | None = None,
 ) -> AnswersManifest:
@@ -189,7 +179,7 @@ class Answers:
         self.target = checked.root.target
         self.insecure = checked.options.insecure
         self.seconds: dict[str, float] = {}
-        self.stamp: Stamp = NOT_PRIVATE if self.insecure else PRIVATE
+        self.stamp: files.Stamp = files.NOT_PRIVATE if self.insecure else files.PRIVATE
         self.closed: FinishedRun | None = None
         self._read, self._clock = read, clock
         self._run: SpendingRun[Batch] | None = None
@@ -227,7 +217,7 @@ class Answers:
     @property
     def arrow_schema(self) -> pa.Schema:
         """The columns of the batches; the metadata says whether the answers are private."""
-        return COLUMNS.with_metadata({STAMP_KEY: self.stamp})
+        return COLUMNS.with_metadata({files.STAMP_KEY: self.stamp})
 
     def __len__(self) -> int:
         return self.plan.queries
@@ -277,8 +267,8 @@ class Answers:
         """Return all answers as a pandas data frame, whose ``attrs`` say if it is not private."""
         with self._delivering():
             frame = self._table(confidence).to_pandas()
-            if self.stamp != PRIVATE:
-                frame.attrs[STAMP_KEY.decode()] = self.stamp
+            if self.stamp != files.PRIVATE:
+                frame.attrs[files.STAMP_KEY.decode()] = self.stamp
             return frame
 
     def _table(self, confidence: float) -> pa.Table:
@@ -336,13 +326,13 @@ class Answers:
         options = self._read.checked.options
         own = options.resume and is_from_interrupted_run(path, options.ledger)
         replacing = force or own
-        for file in (path, stamp_path(path), manifest_path(path)):
-            check_new(file, replacing)
+        for file in (path, files.stamp_path(path), manifest_path(path)):
+            files.check_new(file, replacing)
         check_room(self.plan.queries, path)
         with (
             self._delivering(),
             with_manifest(path, replacing) as write_manifest,
-            stamped(path, self.stamp) as write_stamp,
+            files.stamped(path, self.stamp) as write_stamp,
         ):
             batches = self.batches(confidence, kind)
             sealed = partial(self._state, write_manifest, confidence, write_stamp)
@@ -390,6 +380,6 @@ class Answers:
             for batch in answer_batches(sets, table.schema, confidence, formulas):
                 done += batch.num_rows
                 report(done, plan.queries)
-                yield batch.replace_schema_metadata({STAMP_KEY: self.stamp})
+                yield batch.replace_schema_metadata({files.STAMP_KEY: self.stamp})
             reach(Fault.MEASURED)
             self.seconds = self._clock.stop()

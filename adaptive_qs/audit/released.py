@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 from zipfile import is_zipfile
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, ValidationError
+from pydantic import BaseModel, Field, NonNegativeInt, ValidationError
 
 from adaptive_qs.answering.answers import AnswersManifest, Charges, group_charges
 from adaptive_qs.errors import InputError
@@ -252,10 +252,8 @@ def _answers(named: Path, content: dict[str, Any], sha256: str) -> Released:
     return Released(named, answers, digests, answers.charges)
 
 
-class _Sampling(BaseModel):
+class _Sampling(BaseModel, extra="forbid", strict=True):
     """The part of a table's sidecar that says how the table was drawn."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
 
     seed: NonNegativeInt
     rows: NonNegativeInt

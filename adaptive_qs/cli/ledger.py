@@ -6,13 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from adaptive_qs.arguments import (
-    as_number,
-    natural_number,
-    positive_integer,
-    positive_number,
-    shown,
-)  # fmt: skip
+from adaptive_qs import arguments
 from adaptive_qs.cli import io
 from adaptive_qs.cli.options import (
     ForceOptions,
@@ -154,14 +148,14 @@ def _list_fields(book: LedgerBook, runs: list[RunState]) -> dict[str, Any]:
 
 
 def _as_run(name: str, value: Any) -> int:
-    if (number := positive_integer(name, value)) >= 2**62:  # more than a database holds
+    if (number := arguments.positive_integer(name, value)) >= 2**62:  # more than a database holds
         raise InputError(f"{name} is {number}: adaptive-qs ledger show lists the runs")
     return number
 
 
 def _as_delta(name: str, value: Any) -> float:
-    if (number := as_number(value)) is None or not 0 <= number < 1:
-        raise InputError(f"{name} is {shown(value)}. Use a number from 0 to 1.")
+    if (number := arguments.as_number(value)) is None or not 0 <= number < 1:
+        raise InputError(f"{name} is {arguments.shown(value)}. Use a number from 0 to 1.")
     return number
 
 
@@ -383,14 +377,14 @@ class RestoreOptions(MemoryOptions, AnchoredOptions):
         "repeated.", "FILE")] = None  # fmt: skip
     rho: Annotated[float | None, Option(
         "Other budget that was spent since the copy was made, in zCDP.", "R",
-        check=positive_number)] = None  # fmt: skip
+        check=arguments.positive_number)] = None  # fmt: skip
     discovery_delta: Annotated[float, Option(
         "Part of delta that was spent on discovery since the copy was made.", "D", check=_as_delta
     )] = 0.0  # fmt: skip
     none: Annotated[bool, Option("Nothing was released since the copy was made.")] = False
     missing: Annotated[int, Option(
         "With --none: number of entries that the copy is known to lack.", "N",
-        check=natural_number)] = 0  # fmt: skip
+        check=arguments.natural_number)] = 0  # fmt: skip
     lock: Annotated[bool, Option("Lock the ledger until it is stated what was released.")] = False
 
 

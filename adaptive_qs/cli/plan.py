@@ -8,14 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 from adaptive_qs.arguments import positive_number
-from adaptive_qs.cli import io
-from adaptive_qs.cli.answer import (
-    is_weighted,
-    list_fields,
-    list_rows,
-    name_error,
-    show_limits,
-)  # fmt: skip
+from adaptive_qs.cli import answer, io
 from adaptive_qs.cli.options import (
     FamilyOptions,
     JsonOptions,
@@ -144,13 +137,13 @@ def plan(*, options: Options) -> None:
         else:
             io.emit_rows(SYNTHETIC, lines)
         return
-    show_limits(planned, options)
+    answer.show_limits(planned, options)
     if not planned.max_variance[1]:
         io.note("the largest standard error is an upper bound: no query has a larger one")
     cells = describe_cells(planned, options.public_rows)
     if options.as_json:
         more = {"tables": forecast, "scoring": scoring, "refused": None}
-        io.emit_json({**list_fields(planned), **cells, **more})
+        io.emit_json({**answer.list_fields(planned), **cells, **more})
     else:
         _emit_plan(planned, cells, lines)
 
@@ -165,9 +158,9 @@ def _emit_plan(plan: BatchPlan, cells: Mapping[str, Any], lines: list[io.Row]) -
     attacks = unit.describe_guess(plan.target.advantage)
     io.emit_rows(SYNTHETIC, [io.protects(unit), ("attacks", attacks), *lines])
     heading = f"Counts with error bars (answer): {about}"
-    io.emit_rows(heading, list_rows(plan, list_cells(plan, cells)))
+    io.emit_rows(heading, answer.list_rows(plan, list_cells(plan, cells)))
     io.emit_columns(
-        ["epsilon", "privacy cost", name_error(plan)],
+        ["epsilon", "privacy cost", answer.name_error(plan)],
         [(f"{e:.4g}", f"{cost:.4g}", io.figure(rmse)) for e, cost, rmse in plan.by_epsilon()],
     )
 
@@ -214,9 +207,10 @@ def describe_cells(plan: BatchPlan, rows: int | None) -> dict[str, Any]:
     single = all(some and all(isinstance(q, Marginal) for q in some) for some in families)
     mean = float(cells.mean())
     each = None if rows is None else rows / mean
+    comparable = each and single and not answer.is_weighted(plan)
     return {
         "cells": {"mean": mean, "largest": int(cells.max())}, "rows": rows, "rows_per_cell": each,
-        "relative_rmse": plan.rmse / each if each and single and not is_weighted(plan) else None,
+        "relative_rmse": plan.rmse / each if each and comparable else None,
     }  # fmt: skip
 
 
@@ -229,7 +223,9 @@ def list_cells(plan: BatchPlan, found: Mapping[str, Any]) -> io.Row:
     each = io.figure(found["rows_per_cell"])
     text += f"; with {found['rows']:,} rows a cell holds {each} rows on average"
     if found["relative_rmse"] is not None:
-        text += f", and the {name_error(plan)} is {io.percent(found['relative_rmse'])} of this"
+        text += (
+            f", and the {answer.name_error(plan)} is {io.percent(found['relative_rmse'])} of this"
+        )
     return ("cells", text)
 
 

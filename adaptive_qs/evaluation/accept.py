@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from adaptive_qs.errors import InputError
@@ -23,14 +22,13 @@ from adaptive_qs.evaluation.groups import LEAST_ROWS, compare_means, group_by_co
 from adaptive_qs.evaluation.models import train_all
 from adaptive_qs.evaluation.rows import count_combinations
 from adaptive_qs.evaluation.rules import check_rules
-from adaptive_qs.evaluation.tables import DAY
+from adaptive_qs.evaluation.tables import DAY, Numbers
 from adaptive_qs.jsonfile import first_complaint, read_json
 from adaptive_qs.pages.words import counted, short, significant
 from adaptive_qs.table.columns.base import ColumnBase
 from adaptive_qs.table.schema import Schema
 from adaptive_qs.workload.workload import all_sets
 
-Numbers = NDArray[np.float64]
 Found = tuple[float, str]
 """A value, and where in the tables it was found."""
 
@@ -231,10 +229,9 @@ AnyCriterion = Annotated[
 ]
 
 
-class Criteria(BaseModel):
+class Criteria(BaseModel, extra="forbid", strict=True):
     """The file of ``--accept``."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
     version: Literal[1]
     criteria: Annotated[list[AnyCriterion], Field(min_length=1)]
 
@@ -296,7 +293,6 @@ class AcceptCheck(Check):
     )
 
     def measure(self, comparison: Comparison) -> tuple[Checked, ...] | None:
-        """Measure each criterion."""
         found = []
         for each in comparison.accept:
             value, where = each.find(comparison)

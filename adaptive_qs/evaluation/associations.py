@@ -296,7 +296,6 @@ class AssociationsCheck(Check):
     )
 
     def measure(self, comparison: Comparison) -> Association:
-        """Return the association matrices."""
         return associate(comparison.pairs)
 
     def judge(self, facts: Association, evaluation: Any) -> Finding:

@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from adaptive_qs.evaluation import checks
 from adaptive_qs.evaluation.checks import Check, Comparison, Finding, Grade, Word
@@ -20,14 +19,11 @@ from adaptive_qs.evaluation.scale import (
     fresh_sample_l1,
     sparse_share,
 )
-from adaptive_qs.evaluation.tables import TablePair, exactly_coded
+from adaptive_qs.evaluation.tables import Counts, Numbers, TablePair, exactly_coded
 from adaptive_qs.pages.words import Bar, BarChart, count, counted, quoted, share, short
 from adaptive_qs.release.page import Group, column_chart
 from adaptive_qs.table.columns.base import ColumnBase
 from adaptive_qs.table.schema import Schema
-
-Numbers = NDArray[np.float64]
-Counts = NDArray[np.int64]
 
 LOST_COLUMN = 0.05
 """Total variation of a single column, beyond that of a fresh sample, from which it is off."""
@@ -106,7 +102,6 @@ class ColumnsCheck(Check):
     )
 
     def measure(self, comparison: Comparison) -> tuple[ColumnPair, ...]:
-        """Compare the shares of the codes."""
         return column_pairs(comparison.pair)
 
     def judge(self, facts: Sequence[ColumnPair], evaluation: Any) -> Finding:
@@ -328,7 +323,6 @@ class ValuesCheck(Check):
     )
 
     def measure(self, comparison: Comparison) -> tuple[ColumnValues, ...]:
-        """Compare the values of the cells."""
         return column_values(comparison.pair, comparison.schema)
 
     def judge(self, facts: Sequence[ColumnValues], evaluation: Any) -> Finding | None:

@@ -19,11 +19,8 @@ from adaptive_qs.evaluation import checks
 from adaptive_qs.evaluation.checks import Check, Comparison, Facts, Finding, Table, named
 from adaptive_qs.evaluation.rows import count_combinations, none_drawn
 from adaptive_qs.evaluation.scale import DEVIATIONS
-from adaptive_qs.evaluation.tables import Cells, JointCodes
+from adaptive_qs.evaluation.tables import Cells, Counts, JointCodes, Numbers
 from adaptive_qs.pages.words import combination, count, counted, quoted, share, short
-
-Counts = NDArray[np.int64]
-Numbers = NDArray[np.float64]
 
 SMALL = 2, 3, 5, 10
 """Numbers of rows k: combinations of fewer are counted."""
@@ -187,7 +184,6 @@ class DisclosureCheck(Check):
     name, title, shown, first = "disclosure", "Disclosure", "always", True
 
     def measure(self, comparison: Comparison) -> Disclosure | None:
-        """Count and guess, if columns were named."""
         known = tuple(comparison.disclose)
         return find_disclosure(comparison.joint, known) if known else None
 

@@ -203,7 +203,6 @@ class ReleaseCheck(Check):
         return Finding(*found, text, figures=figures, advice=(step, *advice), caps=caps)
 
     def as_json(self, facts: tuple[Contradiction, ...] | None) -> Mapping[str, Any]:
-        """Return the cells."""
         return {"contradictions": facts}
 
 

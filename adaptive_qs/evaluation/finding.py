@@ -12,21 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_qs.errors import DataError, InputError
-from adaptive_qs.evaluation.rules import (
-    GLANCE,
-    Determination,
-    Predicate,
-    Rule,
-    RuleCheck,
-    check_rules,
-    equivalent_texts,
-    is_equation,
-    limits_by,
-    parse_rule,
-    row_values,
-    rows_determined,
-    sums_of_three,
-)
+from adaptive_qs.evaluation import rules
 from adaptive_qs.evaluation.tables import DAY, JointCodes, TablePair, exactly_coded
 from adaptive_qs.pages.words import share
 from adaptive_qs.table.columns import list_values
@@ -57,7 +43,7 @@ MOST_KEYS = 2_000
 
 def found_rules(
     joint: JointCodes, schema: Schema, declared: Collection[str] = ()
-) -> tuple[tuple[Rule, RuleCheck], ...]:
+) -> tuple[tuple[rules.Rule, rules.RuleCheck], ...]:
     """Find the rules that all true rows keep and that most independent rows would break.
 
     Args:
@@ -72,18 +58,18 @@ def found_rules(
     orders = _orders(joint, schema)
     equal = {frozenset(rule.names) for rule, _ in orders if " = " in rule.text}
     keys = [each for each in _dependencies(views) if frozenset(each.names) not in equal]
-    listed: list[Rule] = [*keys, *_limits(views, {rule.names[-1] for rule in keys})]
+    listed: list[rules.Rule] = [*keys, *_limits(views, {rule.names[-1] for rule in keys})]
     settled = {frozenset(rule.names) for rule in (*listed, *(rule for rule, _ in orders))}
-    found = [*orders, *zip(listed, check_rules(joint, listed, "found"))]
+    found = [*orders, *zip(listed, rules.check_rules(joint, listed, "found"))]
     texts = [*_equations(joint.pair, schema), *_spans(views), *_implied(views, keys, settled)]
     found += [each for text in texts if (each := _telling(joint, schema, text))]
-    found = [each for each in found if not equivalent_texts(each[0]) & set(declared)]
+    found = [each for each in found if not rules.equivalent_texts(each[0]) & set(declared)]
     kept = [(rule, check) for rule, check in found if _rows_broken(check) >= LEAST_BROKEN]
     most = MOST_WIDE if len(schema.columns) > WIDE else MOST_FOUND
     return tuple(sorted(kept, key=lambda each: -_rows_broken(each[1]))[:most])
 
 
-def _rows_broken(check: RuleCheck) -> float:
+def _rows_broken(check: rules.RuleCheck) -> float:
     """Return which part of independent rows would break a rule; 0 if a true row does."""
     return 0.0 if check.broken_true else check.expected_if_independent * check.judged_true
 
@@ -124,14 +110,14 @@ def _listed_columns(
         if view.single or column.kind != "numbers" or not 1 < view.distinct <= MOST_STEPS:
             continue
         values, ranks = np.unique(np.asarray(view.amounts), return_inverse=True)
-        if any(rows_determined(key.codes, ranks) >= LEAST_CHANCES for key in keys):
+        if any(rules.rows_determined(key.codes, ranks) >= LEAST_CHANCES for key in keys):
             values = values[~np.isnan(values)]
             texts = column.csv_texts(column.from_amounts(values)).to_pylist()
             texts = [*map(repr, values.tolist())] if as_float else texts
             yield list_values(column, texts)
 
 
-def _dependencies(views: Sequence[_View]) -> list[Determination]:
+def _dependencies(views: Sequence[_View]) -> list[rules.Determination]:
     """Return pairs of columns of which the first determines the second, with no third in between.
 
     Of two that determine each other, a category determines a number, and else the first the second.
@@ -140,7 +126,8 @@ def _dependencies(views: Sequence[_View]) -> list[Determination]:
     found = {
         (left, right): chances
         for left, right in permutations(single, 2)
-        if (chances := rows_determined(views[left].codes, views[right].codes)) >= LEAST_CHANCES
+        if (chances := rules.rows_determined(views[left].codes, views[right].codes))
+        >= LEAST_CHANCES
     }
     for left, right in [*found]:
         ranks = [(views[k].column.measured, k) for k in (left, right)]
@@ -149,10 +136,10 @@ def _dependencies(views: Sequence[_View]) -> list[Determination]:
     direct = [(i, j) for i, j in found if not any({(i, k), (k, j)} <= {*found} for k in single)]
     best = sorted(direct, key=lambda pair: -found[pair])[:MOST_TRIED]
     names = [view.column.name for view in views]
-    return [Determination((i,), j, (names[i], names[j])) for i, j in best]
+    return [rules.Determination((i,), j, (names[i], names[j])) for i, j in best]
 
 
-def _limits(views: Sequence[_View], determined: Collection[str]) -> Iterator[Predicate]:
+def _limits(views: Sequence[_View], determined: Collection[str]) -> Iterator[rules.Predicate]:
     """Yield for each number the limits, if any, by the category that tells most of it."""
     keys = [view for view in views if not (view.column.measured or view.column.name in determined)]
     for number in views:
@@ -162,7 +149,7 @@ def _limits(views: Sequence[_View], determined: Collection[str]) -> Iterator[Pre
         for key in keys:
             if 1 < len(key.occupied) <= MOST_KEYS and (rows := key.known & number.known).any():
                 sides = key.codes[rows], amounts[rows]
-                found.append(limits_by(key.column, number.column, *sides, key.schema))
+                found.append(rules.limits_by(key.column, number.column, *sides, key.schema))
         yield from [rule for _, rule in sorted(filter(None, found), key=lambda each: each[0])[-1:]]
 
 
@@ -184,7 +171,7 @@ class _View:
         self.column, self.name, self.schema = column, written(column.name), schema
         place = pair.domain.names.index(column.name)
         self.codes = pair.true.columns[place][:rows].astype(np.int64)
-        values = row_values(pair, 0, column, slice(rows))
+        values = rules.row_values(pair, 0, column, slice(rows))
         self.missing, self.known = values.missing, values.known
         self.amounts: NDArray[np.float64] | None = None
         self.exact = pair.find_amounts(column, 0) is not None
@@ -243,7 +230,7 @@ class _Fact(NamedTuple):
 
 
 def _implied(
-    views: Sequence[_View], keys: Sequence[Determination], settled: Collection[frozenset[str]]
+    views: Sequence[_View], keys: Sequence[rules.Determination], settled: Collection[frozenset[str]]
 ) -> list[str]:
     """Return implications between two columns that all rows keep.
 
@@ -417,21 +404,21 @@ maximum number of different amounts of a column with limits for values."""
 
 def _telling(
     joint: JointCodes, schema: Schema, text: str, least: float = LEAST_BROKEN
-) -> tuple[Rule, RuleCheck] | None:
+) -> tuple[rules.Rule, rules.RuleCheck] | None:
     """Return a rule with its check; None if a row breaks it or independent rows rarely would."""
     try:
-        rule = parse_rule(text, schema)
+        rule = rules.parse_rule(text, schema)
     except InputError:  # a name or a value that no rule can write
         return None
-    (found,) = check_rules(joint, [rule], "found")
+    (found,) = rules.check_rules(joint, [rule], "found")
     enough = _rows_broken(found) * joint.true_rows >= LEAST_CHANCES
     return (rule, found) if enough and found.expected_if_independent >= least else None
 
 
-def _orders(joint: JointCodes, schema: Schema) -> list[tuple[Rule, RuleCheck]]:
+def _orders(joint: JointCodes, schema: Schema) -> list[tuple[rules.Rule, rules.RuleCheck]]:
     """Return the strictest comparison of each two columns that all rows keep."""
     ranked = [c for c in schema.columns if c.ranked and c.kind is not None]
-    glances = {c.name: row_values(joint.pair, 0, c, slice(GLANCE)) for c in ranked}
+    glances = {c.name: rules.row_values(joint.pair, 0, c, slice(rules.GLANCE)) for c in ranked}
     found = [
         _strictest(joint, schema, *pair)
         for pair in combinations(sorted(ranked, key=lambda c: str(c.kind)), 2)
@@ -453,10 +440,10 @@ def _signs(x: Values, y: Values) -> list[str]:
 
 def _strictest(
     joint: JointCodes, schema: Schema, left: ColumnBase, right: ColumnBase
-) -> tuple[Rule, RuleCheck] | None:
+) -> tuple[rules.Rule, rules.RuleCheck] | None:
     """Return the strictest comparison that all rows keep and that is telling."""
     least = LEAST_BROKEN if left.scale == right.scale else LEAST_CROSSED
-    signs = _signs(*(row_values(joint.pair, 0, column) for column in (left, right)))
+    signs = _signs(*(rules.row_values(joint.pair, 0, column) for column in (left, right)))
     texts = (f"{written(left.name)} {sign} {written(right.name)}" for sign in signs)
     return next(filter(None, (_telling(joint, schema, text, least) for text in texts)), None)
 
@@ -487,14 +474,14 @@ def _equations(pair: TablePair, schema: Schema) -> Iterator[str]:
     for total in (name for name in values if name not in days):
         near = schema.column(total).resolution / 2
         parts = {name: values[name] for name in values if name not in {total, *days}}
-        for several in sums_of_three(values[total], parts, near, LEAST_CHANCES):
+        for several in rules.sums_of_three(values[total], parts, near, LEAST_CHANCES):
             yield f"{written(total)} = {' + '.join(map(written, several))}"
         for first, second in combinations((name for name in values if name != total), 2):
             ways = [("+", first, second), ("*", first, second)]
             if dated := len({first, second} & days):
                 ways = [("-", first, second), ("-", second, first)] if dated == 2 else []
             for sign, left, right in ways:
-                if is_equation(
+                if rules.is_equation(
                     values[total], acts[sign], values[left], values[right], near, LEAST_CHANCES
                 ):
                     yield f"{written(total)} = {written(left)} {sign} {written(right)}"

@@ -28,7 +28,7 @@ from adaptive_qs.evaluation.columns import (
     frequent_values,
 )
 from adaptive_qs.evaluation.scale import CLOSE, DEVIATIONS, DOUBTFUL, USABLE
-from adaptive_qs.evaluation.tables import DAY, TablePair
+from adaptive_qs.evaluation.tables import DAY, Numbers, TablePair
 from adaptive_qs.pages.words import (
     Bar,
     BarChart,
@@ -43,7 +43,6 @@ from adaptive_qs.pages.words import (
 from adaptive_qs.table.columns.base import MISSING, ColumnBase
 from adaptive_qs.table.schema import Schema
 
-Numbers = NDArray[np.float64]
 Codes = NDArray[np.integer]
 
 MOST_CELLS, LEAST_PAIRS, MOST_LISTED, MOST_GROUPS, FEW_NUMBERS = 4e7, 60, 200, 250, 12
@@ -351,7 +350,6 @@ class GroupMeansCheck(Check):
     )  # fmt: skip
 
     def measure(self, comparison: Comparison) -> GroupFacts:
-        """Compare the means and medians."""
         return compare_groups(comparison)
 
     def judge(self, facts: GroupFacts, evaluation: Any) -> Finding | None:
@@ -453,7 +451,6 @@ class ProfilesCheck(Check):
     )
 
     def measure(self, comparison: Comparison) -> Profiles:
-        """Compare the shares."""
         pair, schema, parts = comparison.pair, comparison.schema, []
         for found in list_parts(pair, schema):
             size = len(found.labels)
@@ -482,7 +479,6 @@ class ProfilesCheck(Check):
         return Finding(grade, word, text, figures=figures)
 
     def as_json(self, facts: Profiles) -> Mapping[str, Any]:
-        """Return the shares."""
         both = "true", "synthetic"
         parts = [
             {"name": pair.name, "variation": pair.variation, "labels": labels}

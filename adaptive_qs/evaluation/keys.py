@@ -10,18 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from adaptive_qs.evaluation.checks import (
-    GRADES,
-    Check,
-    Column,
-    Comparison,
-    Facts,
-    Finding,
-    Table,
-    named,
-    number,
-    overall_finding,
-)
+from adaptive_qs.evaluation import checks, marginals
 from adaptive_qs.evaluation.columns import ColumnPair, ColumnsCheck
 from adaptive_qs.evaluation.evaluation import (
     Evaluation,
@@ -29,12 +18,6 @@ from adaptive_qs.evaluation.evaluation import (
     find_promise,
     render_page,
     run_checks,
-)
-from adaptive_qs.evaluation.marginals import (
-    MARGINAL_COLUMNS,
-    MarginalsCheck,
-    describe_place,
-    marginal_rows,
 )
 from adaptive_qs.evaluation.models import ModelSettings
 from adaptive_qs.evaluation.rules import declared_rules
@@ -92,22 +75,22 @@ class KeyFacts:
         return {"parent": self.parent, "number_of_children": numbers}
 
 
-class KeysCheck(Check):
+class KeysCheck(checks.Check):
     """The numbers of children of the parent, and the pairs of columns across the key."""
 
     name, title, about = "key", "Rows per parent, and links to ancestors", "key"
     shown = "always"
 
-    def measure(self, comparison: Comparison) -> KeyFacts | None:
+    def measure(self, comparison: checks.Comparison) -> KeyFacts | None:
         """Return what was found of the key of the table; None for a root and a lone table."""
         return comparison.key
 
-    def judge(self, facts: KeyFacts | None, evaluation: Evaluation) -> Finding | None:
+    def judge(self, facts: KeyFacts | None, evaluation: Evaluation) -> checks.Finding | None:
         """Grade the worse of the numbers of children and the pairs across the key."""
         if facts is None:
             return None
         found = self._judge_numbers(facts), self._judge_pairs(facts, evaluation)
-        worst = max(found, key=lambda finding: [*GRADES].index(finding.grade))
+        worst = max(found, key=lambda finding: [*checks.GRADES].index(finding.grade))
         text, figures = " ".join(each.said for each in found), found[0].figures + found[1].figures
         return replace(worst, said=text, figures=figures)
 
@@ -115,7 +98,7 @@ class KeysCheck(Check):
         """Return the field "key"; none for a table without a parent."""
         return {} if facts is None else {self.name: facts}
 
-    def _judge_numbers(self, facts: KeyFacts) -> Finding:
+    def _judge_numbers(self, facts: KeyFacts) -> checks.Finding:
         column, (true, made) = facts.numbers, facts.means
         moved = share(column.variation, 2)
         text = (
@@ -128,16 +111,20 @@ class KeysCheck(Check):
             ("rows per parent", f"{true:.3f} on average, {made:.3f} synthetic"),
             ("numbers", f"L1 distance of their distribution: {facts.l1:.4f}"),
         )
-        table = Table(
+        table = checks.Table(
             f"Rows of {facts.parent} by the number of their rows of {facts.child}, "
             f"{facts.most:,} for more",
-            (number("rows", count), number("true", share), number("synthetic", share)),
+            (
+                checks.number("rows", count),
+                checks.number("true", share),
+                checks.number("synthetic", share),
+            ),
             [(k, *shares) for k, shares in enumerate(zip(*column.shares))],
         )
         word = ColumnsCheck().word_for([column])
-        return Finding(*word, text, figures=(Facts(lines), table))
+        return checks.Finding(*word, text, figures=(checks.Facts(lines), table))
 
-    def _judge_pairs(self, facts: KeyFacts, evaluation: Evaluation) -> Finding:
+    def _judge_pairs(self, facts: KeyFacts, evaluation: Evaluation) -> checks.Finding:
         errors = facts.list_pairs(evaluation)
         scale = scale_over(errors, evaluation.scale.per_clique, evaluation.comparison.rows)
         mean = significant(float(np.mean([error.l1 for error in errors])))
@@ -146,19 +133,22 @@ class KeysCheck(Check):
         text += (
             f"ancestor {'differs' if len(errors) == 1 else 'differ'} by {mean} on average, other "
         )
-        text += f"rows of the population by about {significant(scale.fresh)}{describe_place(scale)}"
+        text += f"rows of the population by about {significant(scale.fresh)}"
+        text += marginals.describe_place(scale)
         worst = [f"{combination(e.attributes)} ({significant(e.l1)})" for e in errors[:3]]
         text += f" Worst: {listed(worst)}."
         if scale.gone:
-            gone = named([combination(attributes) for attributes in scale.gone])
+            gone = checks.named([combination(attributes) for attributes in scale.gone])
             text += f" No closer than independent columns: {gone}."
         rows = [
             (*row, "like independent columns" if row[0] in scale.gone else "")
-            for row in marginal_rows(errors, scale)
+            for row in marginals.marginal_rows(errors, scale)
         ]
         caption = f"Pairs of a column of {facts.child} and one of an ancestor, the worst first"
-        table = Table(caption, (*MARGINAL_COLUMNS, Column("")), rows)
-        return Finding(*MarginalsCheck().word_for(scale.place), text, figures=(table,))
+        table = checks.Table(caption, (*marginals.MARGINAL_COLUMNS, checks.Column("")), rows)
+        return checks.Finding(
+            *marginals.MarginalsCheck().word_for(scale.place), text, figures=(table,)
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,13 +165,13 @@ class SetEvaluation:
     tables: Mapping[str, Evaluation]
 
     @cached_property
-    def overall(self) -> Finding:
+    def overall(self) -> checks.Finding:
         """The verdict: at most as good as the worst verdict on a table."""
         parts = [(name, part.verdict.overall) for name, part in self.tables.items()]
-        return overall_finding(parts, truth="the true tables")
+        return checks.overall_finding(parts, truth="the true tables")
 
     @cached_property
-    def keys(self) -> dict[str, Finding]:
+    def keys(self) -> dict[str, checks.Finding]:
         """The finding about the key of each table but the root."""
         found = {name: part.findings.get(KeysCheck.name) for name, part in self.tables.items()}
         return {name: finding for name, finding in found.items() if finding is not None}
@@ -261,7 +251,7 @@ def evaluate_set(
         pair = TablePair.of(sides[0][name], sides[1][name], schema, progress)
         made = given[1][name]
         file = Path(str(made).replace("::", ".")) if isinstance(made, str | Path) else None
-        found[name] = run_checks(Comparison(
+        found[name] = run_checks(checks.Comparison(
             pair, schema, _own_pairs(measured), find_promise(None, file, schema), settings,
             rules=declared_rules(schema), workers=threads, progress=progress,
             key=_key_facts(described, measured, pair, found),

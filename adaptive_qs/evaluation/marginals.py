@@ -221,7 +221,6 @@ class MarginalsCheck(Check):
     rules = (Word("no scale", "plain", lambda error: not error.known), *CLOSENESS)
 
     def measure(self, comparison: Comparison) -> WorkloadDistance:
-        """Compare the marginals."""
         steps, cliques = comparison.steps("evaluate"), comparison.marginals.cliques
         found = marginal_distances(comparison.joint, cliques, comparison.workers, steps)
         return workload_distance(comparison.marginals, found)
@@ -251,7 +250,6 @@ class MarginalsCheck(Check):
         return checks.Facts(lines), checks.Table(caption, columns, rows)
 
     def as_json(self, facts: WorkloadDistance) -> Mapping[str, Any]:
-        """Return the errors."""
         return {"per_clique": facts.per_clique}
 
 

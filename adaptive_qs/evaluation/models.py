@@ -15,7 +15,7 @@ from adaptive_qs.arguments import as_integer, shown
 from adaptive_qs.errors import DataError, InputError
 from adaptive_qs.evaluation import checks
 from adaptive_qs.evaluation.checks import Check, Comparison, Finding, Word
-from adaptive_qs.evaluation.tables import in_batches
+from adaptive_qs.evaluation.tables import Numbers, in_batches
 from adaptive_qs.machine import StepProgress
 from adaptive_qs.pages.words import counted, decimals, quoted, share, short, significant
 from adaptive_qs.table.coded import CodedTable
@@ -23,7 +23,6 @@ from adaptive_qs.table.coded import CodedTable
 if TYPE_CHECKING:  # slow to import: only runs with models need it
     from sklearn.pipeline import Pipeline
 
-Array = NDArray[np.float64]
 Codes = NDArray[np.int64]
 
 
@@ -112,7 +111,7 @@ class Utility:
 LEAST_ROWS, TEST_SHARE = 5, 0.3
 """Minimum number of rows of a table that models are trained on, and share of the true rows that
 models are tested on."""
-Sample = tuple[Array, Codes]
+Sample = tuple[Numbers, Codes]
 """Features of rows, shape (rows, columns but the target), and their classes."""
 
 
@@ -252,7 +251,7 @@ def gradient_boosting(ordered: Sequence[bool], seed: int) -> Pipeline:
     return make_pipeline(ColumnTransformer(parts), model)
 
 
-def auroc(probabilities: Array, labels: Codes) -> float:
+def auroc(probabilities: Numbers, labels: Codes) -> float:
     """Return the mean over the classes that occur, each against the rest; 0.5 for a single one.
 
     Hand and Till (2001) call this the one-versus-rest average; with two classes it is the usual
@@ -376,7 +375,6 @@ class ModelsCheck(Check):
     )
 
     def measure(self, comparison: Comparison) -> Utility | None:
-        """Train models, if a target was named."""
         if comparison.settings.target is None:
             return None
         pair, steps = comparison.pair, comparison.steps("models")

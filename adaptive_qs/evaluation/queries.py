@@ -10,7 +10,6 @@ from itertools import islice
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.errors import ResourceExceeded, WorkloadError
@@ -24,7 +23,7 @@ from adaptive_qs.evaluation.scale import (
     RelativeError,
     like_independent,
 )
-from adaptive_qs.evaluation.tables import MAX_DENSE_CELLS, JointCodes, in_batches
+from adaptive_qs.evaluation.tables import MAX_DENSE_CELLS, JointCodes, Numbers, in_batches
 from adaptive_qs.machine import StepProgress
 from adaptive_qs.pages.words import count, counted, share, significant
 from adaptive_qs.workload.axes import Circular, FirstCells, Range
@@ -32,8 +31,6 @@ from adaptive_qs.workload.families import find_family
 from adaptive_qs.workload.file import WorkloadSpec, other_queries, resolve_workload
 from adaptive_qs.workload.matrices import Queries
 from adaptive_qs.workload.workload import QueryPart, QueryWorkload, Workload
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -116,7 +113,7 @@ MOST_GRAM, MOST_STEPS = 2_048, 2**28
 """Rows of a Gram matrix, and multiplications, beyond which the variance of squares is bounded."""
 
 
-def squared_error(queries: tuple[Queries, ...], difference: Array) -> float:
+def squared_error(queries: tuple[Queries, ...], difference: Numbers) -> float:
     """Return Σ (Qd)² for a product of queries.
 
     Args:
@@ -128,7 +125,7 @@ def squared_error(queries: tuple[Queries, ...], difference: Array) -> float:
     return float((difference**2).sum())
 
 
-def _same_length(queries: Queries, table: Array) -> Array:
+def _same_length(queries: Queries, table: Numbers) -> Numbers:
     """Return values along the first axis whose squares have the same sum as the answers'.
 
     Ranges and arcs are n² and more. With the sums P_0 .. P_n of the first cells, the squares of
@@ -137,12 +134,12 @@ def _same_length(queries: Queries, table: Array) -> Array:
     """
     if isinstance(queries, Range):
         sums = np.concatenate([np.zeros((1, *table.shape[1:])), np.cumsum(table, axis=0)])
-        ranges: Array = math.sqrt(len(sums)) * (sums - sums.mean(axis=0))
+        ranges: Numbers = math.sqrt(len(sums)) * (sums - sums.mean(axis=0))
         return ranges
     if isinstance(queries, Circular):
         spectrum = np.sqrt(np.maximum(np.fft.rfft(queries.circulant()).real, 0.0))
         transformed = np.fft.rfft(table, axis=0).T * spectrum
-        arcs: Array = np.fft.irfft(transformed.T, queries.size, axis=0)
+        arcs: Numbers = np.fft.irfft(transformed.T, queries.size, axis=0)
         return arcs
     if isinstance(queries, FirstCells):
         return _same_length(queries.queries, table[: queries.queries.size])
@@ -158,7 +155,7 @@ def count_queries(queries: Queries) -> int:
     return queries.size if isinstance(queries, Circular) else queries.num_queries
 
 
-def row_squares(queries: tuple[Queries, ...], shares: Array) -> float:
+def row_squares(queries: tuple[Queries, ...], shares: Numbers) -> float:
     """Return Σ_x p_x Σ_q Q[q, x]², the mean square of the answers on a row with shares p."""
     for factor in queries:
         norms = factor.column_norms().reshape(factor.shape)
@@ -166,7 +163,7 @@ def row_squares(queries: tuple[Queries, ...], shares: Array) -> float:
     return float(shares)
 
 
-def deviation_of_squares(queries: tuple[Queries, ...], shares: Array) -> float:
+def deviation_of_squares(queries: tuple[Queries, ...], shares: Numbers) -> float:
     """Return the standard deviation of Σ (Qd)² for normal d with the covariance Σ of one row.
 
     It is √(2 tr(GΣGΣ)) with G = QᵀQ and Σ = diag(p) − ppᵀ, and the trace is
@@ -184,7 +181,7 @@ def deviation_of_squares(queries: tuple[Queries, ...], shares: Array) -> float:
     return math.sqrt(2 * max(0.0, float(trace)))
 
 
-def _apply(matrices: Sequence[Array], table: Array) -> Array:
+def _apply(matrices: Sequence[Numbers], table: Numbers) -> Numbers:
     """Multiply a table by a Kronecker product of square matrices, one for each axis."""
     for axis, matrix in enumerate(matrices):
         table = np.moveaxis(np.tensordot(matrix, table, axes=(1, axis)), 0, axis)
@@ -304,7 +301,7 @@ def _compare(joint: JointCodes, part: QueryPart, index: int) -> tuple[float, flo
     singles = joint.pair.margins[0]
     product = reduce(np.multiply.outer, [singles[i] / n for i in clique])
 
-    def spread(shares: Array) -> float:
+    def spread(shares: Numbers) -> float:
         return max(0.0, row_squares(queries, shares) - squared_error(queries, shares))
 
     return (
@@ -353,7 +350,6 @@ class QueriesCheck(Check):
     rules = (Word("queries", "plain", lambda error: not error.known), *CLOSENESS)
 
     def measure(self, comparison: Comparison) -> QueryError | None:
-        """Compare the answers, if the workload has queries."""
         if comparison.queries is None:
             return None
         steps = comparison.steps("queries")
@@ -379,7 +375,6 @@ class QueriesCheck(Check):
         return Finding(*self.word_for(place), text, figures=_figures(facts, rows))
 
     def as_json(self, facts: QueryError | None) -> Mapping[str, Any]:
-        """Return the parts."""
         return {"query_parts": [] if facts is None else facts.parts}
 
 

@@ -22,11 +22,8 @@ from adaptive_qs.evaluation.rules import (
     check_rules,
     impossible_rows,
 )
-from adaptive_qs.evaluation.tables import ODD, Cells, JointCodes, OddRow
+from adaptive_qs.evaluation.tables import ODD, Cells, Counts, JointCodes, Numbers, OddRow
 from adaptive_qs.pages.words import combination, count, quoted, share, short
-
-Counts = NDArray[np.int64]
-Numbers = NDArray[np.float64]
 
 ODD_SHARE, MOST_ODD = 0.05, 200
 """Share of synthetic rows with an odd pair of values from which these are named, and maximum number
@@ -141,7 +138,6 @@ class RowsCheck(Check):
     )
 
     def measure(self, comparison: Comparison) -> RowChecks:
-        """Compare whole rows."""
         return row_checks(comparison.joint)
 
     def judge(self, facts: RowChecks, evaluation: Any) -> Finding:
@@ -251,7 +247,6 @@ class RulesCheck(Check):
         return Finding(grade, word, text, figures=_figures(facts, evaluation), advice=advice)
 
     def as_json(self, facts: RuleFacts) -> Mapping[str, Any]:
-        """Return the parts of the facts."""
         return dict(zip(("rules", "impossible", "odd_share", "odd_rows"), facts))
 
 

@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 from scipy.special import bdtr, comb, gammaln, xlog1py, xlogy
 
 from adaptive_qs.evaluation.checks import Word
+from adaptive_qs.evaluation.tables import Numbers
 from adaptive_qs.pages.words import share, significant
-
-Numbers = NDArray[np.float64]
 
 # Limits that several checks share.
 

@@ -22,6 +22,8 @@ from adaptive_qs.table.columns.base import ColumnBase
 from adaptive_qs.table.encode import Amounts, read_table, read_with_amounts
 from adaptive_qs.table.schema import Schema
 
+Numbers = NDArray[np.float64]
+Counts = NDArray[np.int64]
 Margins = tuple[NDArray[np.int64], ...]
 """The number of rows with each code, one array for each attribute."""
 OWNER_ONLY = "For the owner only: computed from private rows without noise. Do not publish."

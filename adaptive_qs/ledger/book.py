@@ -10,19 +10,7 @@ from pathlib import Path
 from typing import Self
 
 from adaptive_qs.errors import BudgetExceeded, LedgerError, reason
-from adaptive_qs.ledger.entries import (
-    RESTORE,
-    START,
-    Opened,
-    Published,
-    Recovered,
-    Released,
-    Reserved,
-    Restored,
-    parse_body,
-    read_promise,
-    round_down,
-)
+from adaptive_qs.ledger import entries
 from adaptive_qs.ledger.files import Anchor, Mark, RunLock, remove_dead_locks
 from adaptive_qs.ledger.run import LedgerRun, RunState, collect_runs, is_promised, release_hash
 from adaptive_qs.ledger.store import Store
@@ -67,7 +55,7 @@ class LedgerBook(Store):
         reading: bool = False,
     ) -> None:
         super().__init__(path, None if anchor is None else Anchor(anchor), restoring, reading)
-        first = next(self.bodies(Opened))
+        first = next(self.bodies(entries.Opened))
         self._opened = first
         self.identity = first.ledger
         self.limit = first.total
@@ -90,7 +78,7 @@ class LedgerBook(Store):
         anchor is the path of a new one, best on another volume. The total protects the unit for any
         number of rows that count in a run.
         """
-        opened = Opened(
+        opened = entries.Opened(
             held=Cost(),
             ledger=secrets.token_hex(16),
             total=limit,
@@ -153,13 +141,13 @@ class LedgerBook(Store):
     def missing(self) -> int:
         """Number of entries that this copy certainly lacks, by mark, anchor or its restoration."""
         last = self.last()
-        body = parse_body(last.body)
-        known = body.missing if isinstance(body, Restored) and not body.confirmed else 0
+        body = entries.parse_body(last.body)
+        known = body.missing if isinstance(body, entries.Restored) and not body.confirmed else 0
         return max(self.reached - last.number, known)
 
-    def restorations(self) -> Iterator[Restored]:
+    def restorations(self) -> Iterator[entries.Restored]:
         """Yield the entries of all restorations, in order."""
-        return self.bodies(Restored)
+        return self.bodies(entries.Restored)
 
     def check_unit(self, unit: Unit) -> None:
         """Raise LedgerError if a run protects another unit, so that costs do not add up."""
@@ -190,10 +178,10 @@ class LedgerBook(Store):
         try:
             with self.writing():
                 self._refuse_repetition(request, inputs)
-                self.check_remaining(cost, read_promise(request))
+                self.check_remaining(cost, entries.read_promise(request))
                 lost = (r.run for entry in self.restorations() for r in entry.releases)
                 number = 1 + max(self.newest_run(), *lost, 0)
-                reserved = Reserved(
+                reserved = entries.Reserved(
                     held=self.held + cost,
                     run=number,
                     price=cost,
@@ -226,7 +214,7 @@ class LedgerBook(Store):
                 "adaptive-qs ledger close frees what it did not spend."
             )
         if cost.rho_units > remaining.rho_units:
-            left = round_down(float(remaining.rho))
+            left = entries.round_down(float(remaining.rho))
             remedy = f"Use --rho {left} or less."
             if remaining.rho_units < NOTHING * self.limit.rho_units:
                 remedy = "The budget of this data set is used up."
@@ -276,7 +264,7 @@ class LedgerBook(Store):
         self._mark(Mark.of(self.last()))  # a killed process may have left mark and anchor behind
         return LedgerRun(self, self.identity, found, lock, filtered, unit)
 
-    def interrupted(self) -> list[Reserved]:
+    def interrupted(self) -> list[entries.Reserved]:
         """Return the reservations of all open runs, newest first; LedgerError without any."""
         self._refuse_locked()
         found = [self.reservation(number) for number in reversed(self.open_runs())]
@@ -291,7 +279,9 @@ class LedgerBook(Store):
         """Create an anchor with the newest entry of this ledger."""
         Anchor(path).create(Mark.of(self.last()))
 
-    def restore(self, releases: Iterable[Recovered], stated: Cost, confirmed: bool) -> Restored:
+    def restore(
+        self, releases: Iterable[entries.Recovered], stated: Cost, confirmed: bool
+    ) -> entries.Restored:
         """Record that this ledger is a copy, and the releases since the copy was made.
 
         Releases that the copy has are ignored, and a release with several files counts once. The
@@ -301,7 +291,7 @@ class LedgerBook(Store):
         starts.
         """
         with self.writing():
-            lost: dict[LedgerPosition, Recovered] = {}
+            lost: dict[LedgerPosition, entries.Recovered] = {}
             for release in releases:
                 place = LedgerPosition(self.identity, release.run, release.releases, release.hash)
                 if not self.has(place) and not self.recovered(place):
@@ -310,7 +300,7 @@ class LedgerBook(Store):
             for run in dict.fromkeys(place.run for place in lost):
                 if run in still_open:
                     self._close_idle(run)
-            entry = Restored(
+            entry = entries.Restored(
                 held=self.held + sum((one.price for one in lost.values()), stated),
                 reached=self.reached,
                 missing=self.missing,
@@ -336,7 +326,7 @@ class LedgerBook(Store):
         try:
             return collect_runs(self.rows())
         except ValueError as error:
-            raise LedgerError(f"{self.path}: {error}: {RESTORE}") from None
+            raise LedgerError(f"{self.path}: {error}: {entries.RESTORE}") from None
 
     def verify(self) -> int:
         """Check costs, sums and the stored outputs of open runs; return the number of entries.
@@ -351,14 +341,14 @@ class LedgerBook(Store):
 
     def has(self, place: LedgerPosition) -> bool:
         """Return whether this ledger has all releases of a run up to a position."""
-        digest, releases = START, 0
-        for body in self.bodies(Released, place.run):
+        digest, releases = entries.START, 0
+        for body in self.bodies(entries.Released, place.run):
             digest, releases = release_hash(digest, body), releases + 1
         return releases > 0 and place == LedgerPosition(
             self.identity, place.run, releases, digest.hex()
         )
 
-    def recovered(self, place: LedgerPosition) -> Recovered | None:
+    def recovered(self, place: LedgerPosition) -> entries.Recovered | None:
         """Return the record of a release that a restored copy lacks, if there is one."""
         found = (release for entry in self.restorations() for release in entry.releases)
         searched = (self.identity, place.run, place.releases, place.hash)
@@ -368,12 +358,12 @@ class LedgerBook(Store):
 
     def events(self, run: int) -> tuple[Event, ...]:
         """Return all charges of a run, in order."""
-        bodies = self.bodies(Released, run)
+        bodies = self.bodies(entries.Released, run)
         return tuple(event for body in bodies for event in body.transcript.events)
 
     def published(self, run: int) -> Sequence[Mapping[str, str]]:
         """Return the digests of all outputs of a run, by the names of their parts."""
-        return [body.digests for body in self.bodies(Published, run)]
+        return [body.digests for body in self.bodies(entries.Published, run)]
 
     def _refuse_locked(self) -> None:
         if self.locked:
@@ -427,13 +417,13 @@ def export_json(book: LedgerBook) -> str:
     It lacks the key, which is never in the ledger, and the noisy outputs of open runs, whose hashes
     are in the entries. ``body`` is the exact text over which ``hash`` is computed.
     """
-    entries = [row._asdict() | {"hash": row.hash.hex()} for row in book.rows()]
+    exported = [row._asdict() | {"hash": row.hash.hex()} for row in book.rows()]
     content = {
         "format": "adaptive-qs ledger",
         "version": 1,
         "ledger": book.identity,
         "hash": "SHA-256 over the hash before (first: 32 zero bytes), then number, time and body, "
         "each as UTF-8 after its length in bytes as 8 bytes, most significant first",
-        "entries": entries,
+        "entries": exported,
     }
     return json.dumps(content, indent=1, ensure_ascii=False) + "\n"

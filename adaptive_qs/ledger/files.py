@@ -16,17 +16,7 @@ from typing import NamedTuple
 
 from adaptive_qs.errors import LedgerError, reason
 from adaptive_qs.ledger.entries import RESTORE, START, Row
-from adaptive_qs.table.files import (
-    NameTaken,
-    create_partial,
-    give_name,
-    lock,
-    remove_stale,
-    remove_unlocked,
-    sync,
-    sync_folder,
-    take_lock,
-)
+from adaptive_qs.table import files
 
 
 def list_own_files(ledger: Path) -> list[Path]:
@@ -50,14 +40,14 @@ def create_private_file(target: Path) -> Iterator[tuple[int, Path]]:
 
     The block renames it to the target. Neither handle nor path outlives the block.
     """
-    handle, temporary = create_partial(target)
+    handle, temporary = files.create_partial(target)
     try:
         yield handle, temporary
     finally:
         with suppress(OSError):  # closed before it was renamed
             os.close(handle)
         temporary.unlink(missing_ok=True)
-    sync_folder(target.parent)
+    files.sync_folder(target.parent)
 
 
 # The private key of a ledger, which hides the table that a run read.
@@ -77,13 +67,13 @@ def keyed_hash(ledger: str | Path, chunks: Iterable[bytes], make: bool = True) -
             "interrupted run with adaptive-qs ledger close."
         )
     try:
-        remove_stale(path)
+        files.remove_stale(path)
         if not path.exists():
             with create_private_file(path) as (handle, temporary):
                 os.write(handle, f"{secrets.token_hex(KEY_BYTES)}\n".encode())
-                sync(handle)
-                with suppress(NameTaken):  # another process was faster
-                    give_name(temporary, path, replace=False)
+                files.sync(handle)
+                with suppress(files.NameTaken):  # another process was faster
+                    files.give_name(temporary, path, replace=False)
         key = bytes.fromhex(path.read_text().strip())
     except (OSError, ValueError) as error:
         why = reason(error, "not a key") if isinstance(error, OSError) else "not a key"
@@ -114,7 +104,7 @@ class RunLock:
         self._path = folder / f"{prefix}{run}{suffix}"
         self._process = os.getpid()
         try:
-            self._handle = take_lock(self._path)
+            self._handle = files.take_lock(self._path)
         except OSError as error:
             if error.errno != errno.ENOLCK:
                 raise
@@ -139,7 +129,7 @@ class RunLock:
 
 def remove_dead_locks(ledger: Path) -> None:
     """Remove the files of locks whose processes were killed."""
-    remove_unlocked(*_locks(ledger))
+    files.remove_unlocked(*_locks(ledger))
 
 
 def _locks(ledger: Path) -> tuple[Path, str, str]:
@@ -208,12 +198,12 @@ class MarkFile:
             handle = os.open(self.path, os.O_RDWR | getattr(os, "O_BINARY", 0))
             try:
                 with suppress(OSError):  # a file system without locks
-                    lock(handle, wait=True)  # other processes wait
+                    files.lock(handle, wait=True)  # other processes wait
                 newest = _newest(os.read(handle, 2 * _SPACING))
                 if newest is None or newest.number < mark.number:
                     os.lseek(handle, _SPACING * (mark.number % 2), os.SEEK_SET)
                     os.write(handle, _packed(mark))
-                    sync(handle)
+                    files.sync(handle)
             finally:
                 os.close(handle)
 
@@ -227,7 +217,7 @@ class MarkFile:
         if self.path is not None:
             with create_private_file(self.path) as (handle, temporary):
                 os.write(handle, _packed(mark))
-                sync(handle)
+                files.sync(handle)
                 temporary.replace(self.path)
 
     def _unreadable(self, error: OSError) -> str:
@@ -264,7 +254,6 @@ class Anchor(MarkFile):
         return "the anchor" if self.path is None else f"the anchor {self.path}"
 
     def read(self) -> Mark:
-        """Return the newest entry that the ledger must have."""
         return self._given if self.path is None else super().read()
 
     def check_apart(self, ledger: Path) -> None:

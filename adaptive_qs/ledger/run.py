@@ -11,21 +11,7 @@ from fractions import Fraction
 from typing import Literal
 
 from adaptive_qs.errors import LedgerError, SpentNote
-from adaptive_qs.ledger.entries import (
-    START,
-    Closed,
-    Opened,
-    Published,
-    Released,
-    Reserved,
-    Restored,
-    Row,
-    compute_digests,
-    from_bytes,
-    parse_body,
-    read_promise,
-    to_bytes,
-)
+from adaptive_qs.ledger import entries
 from adaptive_qs.ledger.files import RunLock
 from adaptive_qs.ledger.store import Store
 from adaptive_qs.machine import Fault, reach
@@ -60,7 +46,7 @@ class LedgerRun(Ledger):
         self,
         store: Store,
         identity: str,
-        reserved: Reserved,
+        reserved: entries.Reserved,
         lock: RunLock,
         filtered: bool = False,
         unit: Unit = ROWS,
@@ -71,7 +57,7 @@ class LedgerRun(Ledger):
         self._identity = identity
         self._lock = lock
         self._position = 0
-        self._digest = START
+        self._digest = entries.START
         self._broken = False
         self.finished = False
         self.resumed = sum(1 for _ in store.rows("released", self.number))
@@ -119,13 +105,15 @@ class LedgerRun(Ledger):
         """
         with self._store.writing():
             self._refuse_closed()
-            if all(p.digests != digests for p in self._store.bodies(Published, self.number)):
+            if all(
+                p.digests != digests for p in self._store.bodies(entries.Published, self.number)
+            ):
                 self._store.append(
-                    Published(held=self._store.held, run=self.number, digests=dict(digests))
+                    entries.Published(held=self._store.held, run=self.number, digests=dict(digests))
                 )
         reach(Fault.PUBLISHED)
 
-    def finish(self) -> Row:
+    def finish(self) -> entries.Row:
         """Close the run after delivery, free what it did not spend, and return the newest entry."""
         self._close(finished=True)
         self.finished = True
@@ -165,22 +153,22 @@ class LedgerRun(Ledger):
                 f"back what is left with adaptive-qs ledger close --run {self.number}"
             )
         self._digest = release_hash(self._digest, body)
-        return [from_bytes(kind, data) for kind, data in stored]
+        return [entries.from_bytes(kind, data) for kind, data in stored]
 
     def _commit(
         self, events: Sequence[Event], cost: Cost, outputs: Sequence[Output], definition: str
     ) -> None:
-        stored = [to_bytes(output) for output in outputs]
+        stored = [entries.to_bytes(output) for output in outputs]
         with self._store.writing():
             self._refuse_closed()
-            body = Released(
+            body = entries.Released(
                 held=self._store.held,
                 run=self.number,
                 position=self._position,
                 price=cost,
                 transcript=Transcript(events=tuple(events)),
                 definition=definition,
-                outputs=compute_digests(stored),
+                outputs=entries.compute_digests(stored),
             )
             self._store.append(body)
             self._store.add_outputs(self.number, self._position, stored)
@@ -195,7 +183,7 @@ class LedgerRun(Ledger):
             self._store.end_run(self.number, finished)
 
 
-def release_hash(previous: bytes, body: Released) -> bytes:
+def release_hash(previous: bytes, body: entries.Released) -> bytes:
     """Return the hash of a release of a run and of those before it.
 
     It covers outputs and costs only: nothing else, such as the time, may show in a publication.
@@ -204,7 +192,7 @@ def release_hash(previous: bytes, body: Released) -> bytes:
     return hashlib.sha256(previous + json.dumps(content).encode()).digest()
 
 
-def is_promised(opened: Opened, price: Cost, promise: PrivacyLoss | None) -> bool:
+def is_promised(opened: entries.Opened, price: Cost, promise: PrivacyLoss | None) -> bool:
     """Return whether a single run promises at most the (ε, δ) of the total.
 
     The total in zCDP is for any runs together. One run of the same (ε, δ) can have a larger ρ,
@@ -253,7 +241,7 @@ class RunState:
     @property
     def promise(self) -> PrivacyLoss | None:
         """The (ε, δ) of its budget; None if its request does not say."""
-        return read_promise(self.request)
+        return entries.read_promise(self.request)
 
     @property
     def gaussian_mu(self) -> float | None:
@@ -274,11 +262,13 @@ class RunState:
         squared = float_above(2 * sum((event.rho for event in self.events), Fraction(0)))
         return math.nextafter(math.sqrt(squared), math.inf)
 
-    def _follow(self, body: Released | Published | Closed, time: str) -> None:
+    def _follow(
+        self, body: entries.Released | entries.Published | entries.Closed, time: str
+    ) -> None:
         if self.state != "open":
             raise ValueError("belongs to a run that is not open")
         self.ended = time
-        if isinstance(body, Released):
+        if isinstance(body, entries.Released):
             events = body.transcript.events
             cost = Cost.of(events)
             if body.position != self.releases or len(events) != len(body.outputs):
@@ -288,13 +278,13 @@ class RunState:
             self.spent += cost
             self.events += events
             self.releases += 1
-        elif isinstance(body, Closed):
+        elif isinstance(body, entries.Closed):
             if body.price != self.spent:
                 raise ValueError("closes a run with another cost than that of its releases")
             self.state = "finished" if body.finished else "closed"
 
 
-def collect_runs(rows: Iterable[Row]) -> list[RunState]:
+def collect_runs(rows: Iterable[entries.Row]) -> list[RunState]:
     """Return all runs in the order in which they began, from all entries.
 
     Costs are computed anew from the events, the budget in use from the runs, and both are compared
@@ -302,17 +292,17 @@ def collect_runs(rows: Iterable[Row]) -> list[RunState]:
     """
     runs: dict[int, RunState] = {}
     held = total = Cost()
-    opened: Opened | None = None
+    opened: entries.Opened | None = None
     for row in rows:
         try:
-            body = parse_body(row.body)
-            if isinstance(body, Opened):
+            body = entries.parse_body(row.body)
+            if isinstance(body, entries.Opened):
                 if row.number != 1:
                     raise ValueError("sets the total a second time")
                 total, opened = body.total, body
-            elif isinstance(body, Restored):
+            elif isinstance(body, entries.Restored):
                 held += body.cost
-            elif isinstance(body, Reserved):
+            elif isinstance(body, entries.Reserved):
                 if body.run in runs:
                     raise ValueError("reserves for a run that exists")
                 runs[body.run] = RunState(
@@ -327,9 +317,9 @@ def collect_runs(rows: Iterable[Row]) -> list[RunState]:
                 run._follow(body, row.time)
                 held += run.counted
             # Only releases of a lost copy may exceed the total.
-            exceeds = isinstance(body, Reserved) and not held.fits(total)
-            if isinstance(body, Reserved) and held == body.price and opened is not None:
-                promised = is_promised(opened, body.price, read_promise(body.request))
+            exceeds = isinstance(body, entries.Reserved) and not held.fits(total)
+            if isinstance(body, entries.Reserved) and held == body.price and opened is not None:
+                promised = is_promised(opened, body.price, entries.read_promise(body.request))
                 exceeds = exceeds and not promised
             if body.held != held or exceeds:
                 raise ValueError("does not count what was spent")

@@ -18,20 +18,8 @@ from pathlib import Path
 from typing import Literal, TypeVar
 
 from adaptive_qs.errors import LedgerError, of_another_version, reason
-from adaptive_qs.ledger.entries import (
-    RESTORE,
-    START,
-    Body,
-    Closed,
-    Opened,
-    Released,
-    Reserved,
-    Row,
-    chain_entry,
-    compute_digests,
-    find_last_sound,
-    parse_body,
-)
+from adaptive_qs.ledger import entries
+from adaptive_qs.ledger.entries import RESTORE
 from adaptive_qs.ledger.files import Anchor, Mark, MarkFile, create_private_file
 from adaptive_qs.machine import Fault, reach
 from adaptive_qs.privacy.events import Cost
@@ -73,7 +61,7 @@ CREATE TRIGGER no_removal BEFORE DELETE ON entries
 
 Result = TypeVar("Result")
 Kind = Literal["opened", "reserved", "released", "published", "closed", "restored"]
-OfKind = TypeVar("OfKind", bound=Body)
+OfKind = TypeVar("OfKind", bound=entries.Body)
 
 
 class Store:
@@ -132,9 +120,9 @@ class Store:
                 raise
 
     @staticmethod
-    def write_new(path: Path, opened: Opened, anchor: Anchor | None) -> None:
+    def write_new(path: Path, opened: entries.Opened, anchor: Anchor | None) -> None:
         """Create a ledger atomically, readable by its owner only."""
-        row = chain_entry(START, 1, _now(), opened.model_dump_json())
+        row = entries.chain_entry(entries.START, 1, _now(), opened.model_dump_json())
         try:
             if not os.path.lexists(path):
                 MarkFile(path).begin(Mark())
@@ -183,10 +171,10 @@ class Store:
             reach(Fault.LOGGED)
             self._mark(self._appended)
 
-    def append(self, body: Body) -> None:
+    def append(self, body: entries.Body) -> None:
         """Add an entry; inside :meth:`writing`."""
         last = self.last()
-        row = chain_entry(last.hash, last.number + 1, _now(), body.model_dump_json())
+        row = entries.chain_entry(last.hash, last.number + 1, _now(), body.model_dump_json())
         _insert(self._connection, row)
         self._appended = Mark.of(row)
 
@@ -216,15 +204,15 @@ class Store:
         """
         if any(self.rows("closed", run)):
             return
-        spent = sum((body.price for body in self.bodies(Released, run)), Cost())
+        spent = sum((body.price for body in self.bodies(entries.Released, run)), Cost())
         held = self.held - self.reservation(run).price + spent
-        self.append(Closed(held=held, run=run, price=spent, finished=finished))
+        self.append(entries.Closed(held=held, run=run, price=spent, finished=finished))
         for table in ("outputs", "inputs"):
             self._connection.execute(f"DELETE FROM {table} WHERE run = ?", (run,))
 
     def rows(
         self, kind: Kind | None = None, run: int | None = None, position: int | None = None
-    ) -> Iterator[Row]:
+    ) -> Iterator[entries.Row]:
         """Yield the entries in order, all or those of a kind, run and position."""
         # A kind in the text, not as a parameter: the index over entries of a kind needs it.
         conditions = ["TRUE" if kind is None else f"kind = '{kind}'"]
@@ -232,25 +220,25 @@ class Store:
         conditions += [f"{name} = :{name}" for name, value in given.items() if value is not None]
         query = f"{_COLUMNS} WHERE {' AND '.join(conditions)} ORDER BY number"
         with self._explained():
-            yield from map(Row._make, self._connection.execute(query, given))
+            yield from map(entries.Row._make, self._connection.execute(query, given))
 
     def bodies(self, kind: type[OfKind], run: int | None = None) -> Iterator[OfKind]:
         """Yield the parsed entries of a kind, of all runs or of one."""
         for row in self.rows(kind.model_fields["kind"].default, run):
-            body = parse_body(row.body)
+            body = entries.parse_body(row.body)
             assert isinstance(body, kind)
             yield body
 
-    def last(self) -> Row:
+    def last(self) -> entries.Row:
         """Return the newest entry."""
         with self._explained():
             query = f"{_COLUMNS} ORDER BY number DESC LIMIT 1"
-            return Row._make(self._connection.execute(query).fetchone())
+            return entries.Row._make(self._connection.execute(query).fetchone())
 
     @property
     def held(self) -> Cost:
         """The budget in use: reserved by open runs and spent by closed ones."""
-        return parse_body(self.last().body).held
+        return entries.parse_body(self.last().body).held
 
     def newest_run(self) -> int:
         """Return the number of the newest run; 0 if there is none."""
@@ -263,9 +251,9 @@ class Store:
             "(SELECT run FROM entries WHERE kind = 'closed') ORDER BY run"
         )
 
-    def reservation(self, run: int) -> Reserved:
+    def reservation(self, run: int) -> entries.Reserved:
         """Return the entry that reserved the budget of a run, or raise LedgerError."""
-        body = next(self.bodies(Reserved, run), None)
+        body = next(self.bodies(entries.Reserved, run), None)
         if body is None:
             raise LedgerError(f"{self.path}: has no run {run}: adaptive-qs ledger show lists them")
         return body
@@ -293,13 +281,13 @@ class Store:
 
     def releases(
         self, run: int, position: int | None = None
-    ) -> Iterator[tuple[Released, list[tuple[str, bytes]]]]:
+    ) -> Iterator[tuple[entries.Released, list[tuple[str, bytes]]]]:
         """Yield the releases of an open run with their outputs; LedgerError if hashes differ."""
         for row in self.rows("released", run, position):
-            body = parse_body(row.body)
-            assert isinstance(body, Released)
+            body = entries.parse_body(row.body)
+            assert isinstance(body, entries.Released)
             stored = self.outputs(run, body.position)
-            if compute_digests(stored) != body.outputs:
+            if entries.compute_digests(stored) != body.outputs:
                 raise LedgerError(
                     f"{self.path}: the answers of entry {row.number:,} are damaged: {RESTORE}"
                 )
@@ -330,16 +318,18 @@ class Store:
         missing = {mark: source for mark, source in marks.items() if mark.number > 0}
         number, sound = 0, False
 
-        def good_rows() -> Iterator[Row]:
+        def good_rows() -> Iterator[entries.Row]:
             nonlocal number
-            for row in map(Row._make, self._connection.execute(f"{_COLUMNS} ORDER BY number")):
+            for row in map(
+                entries.Row._make, self._connection.execute(f"{_COLUMNS} ORDER BY number")
+            ):
                 yield row  # the caller requests another one only if it is good
                 number = row.number
                 missing.pop(Mark.of(row), None)
 
         self._connection.execute("BEGIN")  # one state of the file for the whole check
         try:
-            if find_last_sound(good_rows())[1]:
+            if entries.find_last_sound(good_rows())[1]:
                 check = self._connection.execute("PRAGMA integrity_check(1)")
                 sound = check.fetchone()[0] == "ok"
         except sqlite3.DatabaseError as error:
@@ -436,7 +426,7 @@ def _definitions(connection: sqlite3.Connection) -> list[tuple[str, ...]]:
         return []
 
 
-def _insert(connection: sqlite3.Connection, row: Row) -> None:
+def _insert(connection: sqlite3.Connection, row: entries.Row) -> None:
     connection.execute("INSERT INTO entries (number, time, body, hash) VALUES (?, ?, ?, ?)", row)
 
 

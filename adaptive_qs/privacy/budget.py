@@ -156,7 +156,6 @@ class Budget(Ledger):
     def release(
         self, events: Sequence[Event], draw: Callable[[], Sequence[Output]], definition: str = ""
     ) -> Sequence[Output]:
-        """Charge all the events or none, then draw; see :class:`Ledger`."""
         cost = Cost.of(events)
         with self._lock:
             self._check(events, cost)
@@ -194,7 +193,6 @@ class Part(Ledger):
 
     @property
     def place(self) -> LedgerPosition | None:
-        """The position of the whole."""
         return self._whole.place
 
     def release(

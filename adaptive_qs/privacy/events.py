@@ -237,10 +237,8 @@ Event = GaussianEvent | SelectionEvent | PartitionEvent
 E = TypeVar("E", GaussianEvent, SelectionEvent, PartitionEvent)
 
 
-class Transcript(BaseModel):
+class Transcript(BaseModel, frozen=True, extra="forbid"):
     """All charges, in order."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     events: Annotated[tuple[Annotated[Event, Field(discriminator="mechanism")], ...], FailFast()]
 

@@ -16,7 +16,7 @@ from zipfile import is_zipfile
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, FailFast, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, FailFast, Field, TypeAdapter, ValidationError
 
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.errors import InputError, ResourceExceeded
@@ -56,10 +56,8 @@ MEMBERS = (
 _Coefficient = Annotated[int, Field(ge=-LARGEST, le=LARGEST)]
 
 
-class _Measured(BaseModel):
+class _Measured(BaseModel, frozen=True):
     """What the record says about one stretch of `residuals.npy`."""
-
-    model_config = ConfigDict(frozen=True)
 
     attributes: Names
     groups: Sizes
@@ -67,20 +65,16 @@ class _Measured(BaseModel):
     precision: Annotated[float, Field(ge=2.0**-100, le=2.0**100)]
 
 
-class _Level(BaseModel):
+class _Level(BaseModel, frozen=True):
     """Groups of the codes of a column."""
-
-    model_config = ConfigDict(frozen=True)
 
     column: str
     groups: Annotated[tuple[Annotated[int, Field(ge=0, lt=2**16)], ...], FailFast()]
     """The group of each code."""
 
 
-class _Strategy(BaseModel):
+class _Strategy(BaseModel, frozen=True):
     """Integer queries by which a single column was measured."""
-
-    model_config = ConfigDict(frozen=True)
 
     column: str
     queries: Annotated[tuple[Annotated[tuple[_Coefficient, ...], FailFast()], ...], FailFast()]
@@ -91,10 +85,8 @@ class _Strategy(BaseModel):
 _Sum = Annotated[float, Field(ge=-(2.0**62), le=2.0**62)]
 
 
-class _Record(BaseModel):
+class _Record(BaseModel, frozen=True):
     """How the numbers came about: `record.json`."""
-
-    model_config = ConfigDict(frozen=True)
 
     levels: Annotated[tuple[_Level, ...], FailFast()] = ()
     """Groups of codes that marginals were offered at, from fine to coarse."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import Annotated, Literal, Self, get_args
 
-from pydantic import BaseModel, ConfigDict, FailFast, Field, model_validator
+from pydantic import BaseModel, FailFast, Field, model_validator
 
 from adaptive_qs.privacy.budget import float_above
 from adaptive_qs.privacy.events import (
@@ -36,13 +36,11 @@ Units = Annotated[int, Field(ge=0, le=2**160)]
 NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
-class Fact(BaseModel):
+class Fact(BaseModel, frozen=True, extra="forbid"):
     """One thing that a reader of the release learns, with its basis and its cost.
 
     ValueError is raised if the figures contradict the exact ones, or the basis contradicts them.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     kind: Kind
     fact: str
@@ -327,10 +325,8 @@ _OF_SETS = (
 )
 
 
-class ThreatModel(BaseModel):
+class ThreatModel(BaseModel, frozen=True, extra="forbid"):
     """What the promise holds against, what it trusts, and what it does not cover."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     protects_against: tuple[str, ...] = (_OF_ROWS[0], "any amount of computing, now or later")
     trusted: tuple[str, ...] = (

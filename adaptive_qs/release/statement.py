@@ -264,10 +264,8 @@ Names = Annotated[tuple[str, ...], FailFast()]
 Sizes = Annotated[tuple[Annotated[int, Field(ge=1, le=2**62)], ...], FailFast()]
 
 
-class RoundRecord(BaseModel):
+class RoundRecord(BaseModel, frozen=True):
     """One round of the loop, in released values only."""
-
-    model_config = ConfigDict(frozen=True)
 
     clique: Names
     """The attributes of the marginal that was measured."""
@@ -291,10 +289,8 @@ class RoundRecord(BaseModel):
         return self.moved > self.expected
 
 
-class Resolution(BaseModel):
+class Resolution(BaseModel, frozen=True, extra="forbid"):
     """A combination of columns that was measured, and its resolution."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     columns: Names
     groups: Sizes

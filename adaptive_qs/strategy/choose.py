@@ -12,7 +12,7 @@ import numpy as np
 from adaptive_qs.arguments import check_choice
 from adaptive_qs.errors import ResourceExceeded
 from adaptive_qs.machine import StepProgress, linear_algebra
-from adaptive_qs.strategy import MECHANISMS
+from adaptive_qs.strategy import MECHANISMS, residual_mechanism
 from adaptive_qs.strategy.bounds import solve_fourier, solve_residual_planner
 from adaptive_qs.strategy.hdmm import solve_product
 from adaptive_qs.strategy.mechanism import (
@@ -24,12 +24,6 @@ from adaptive_qs.strategy.mechanism import (
     used_attributes,
 )
 from adaptive_qs.strategy.optimal import LARGE_AXIS, SolveCache, solve
-from adaptive_qs.strategy.residual_mechanism import (
-    ResidualMechanism,
-    Solver,
-    affordable_solver,
-    smash,
-)
 from adaptive_qs.strategy.solution import IdentityFactor, SolverSettings, Status, Strategy
 from adaptive_qs.workload.residuals import Decomposition, decompose_workload
 from adaptive_qs.workload.workload import QueryWorkload
@@ -108,7 +102,7 @@ def choose_mechanism(
 def plan_auto(request: PlanRequest) -> MechanismChoice:
     """Plan QuerySmasher; if anything could be better, also try a strategy for the whole table."""
     d, settings, workload = request.decomposition, request.settings, request.workload
-    best = _smashed("querysmasher", request, affordable_solver(settings))
+    best = _smashed("querysmasher", request, residual_mechanism.affordable_solver(settings))
     split, problems = best.mechanism, best.distinct_solves
     whole = may_be_solved(workload, settings)
     product = may_be_product(workload, settings)
@@ -134,7 +128,7 @@ def _bounded(mechanism: Mechanism, bound: float, gap: float) -> Mechanism:
 
     A bound of the mechanism's own kind holds for no other, so it stays with the mechanism.
     """
-    if isinstance(mechanism, ResidualMechanism):
+    if isinstance(mechanism, residual_mechanism.ResidualMechanism):
         return replace(mechanism, any_bound=bound)
     assert isinstance(mechanism, TableMechanism)
     if bound <= mechanism.lower_bound:
@@ -193,7 +187,7 @@ def plan_hdmm(request: PlanRequest) -> MechanismChoice:
     """
     d, gap = request.decomposition, request.settings.gap
     bound = any_mechanism_bound(d)
-    found: Mechanism = replace(smash(d, solve_residual_planner), any_bound=bound)
+    found: Mechanism = replace(residual_mechanism.smash(d, solve_residual_planner), any_bound=bound)
     if found.total_error > bound * (1 + gap):
         product = solve_product(request.workload, bound, request.settings)
         found = min(found, product, key=lambda mechanism: mechanism.total_error)
@@ -210,7 +204,7 @@ def plan_identity(request: PlanRequest) -> MechanismChoice:
     return MechanismChoice("identity", found, 1, 0)
 
 
-def _smashed(name: str, request: PlanRequest, solver: Solver) -> MechanismChoice:
+def _smashed(name: str, request: PlanRequest, solver: residual_mechanism.Solver) -> MechanismChoice:
     d = request.decomposition
-    found = smash(d, solver, request.jobs, request.progress)
+    found = residual_mechanism.smash(d, solver, request.jobs, request.progress)
     return MechanismChoice(name, found, len(d.residuals), len(d.subworkloads))

@@ -15,15 +15,7 @@ from numpy.typing import NDArray
 
 from adaptive_qs.domain import Clique
 from adaptive_qs.errors import ResourceExceeded
-from adaptive_qs.strategy import optimal
-from adaptive_qs.strategy.bounds import (
-    DENSE_CELLS,
-    SINGLE_CELLS,
-    gram_bound,
-    known_gram_eigenvalues,
-    root_sum,
-    svd_bound,
-)
+from adaptive_qs.strategy import bounds, optimal
 from adaptive_qs.strategy.fixed_point import solve_dense, solve_rows, symmetric_blocks
 from adaptive_qs.strategy.integer import on_grid
 from adaptive_qs.strategy.solution import (
@@ -317,11 +309,13 @@ def any_mechanism_bound(decomposition: Decomposition) -> float:
         part.joint is None and all(type(q) in {Marginal, Circular} for q in part.axis.values())
         for part in workload.parts
     ):
-        roots = np.sqrt([svd_bound(subworkload) for subworkload in decomposition.subworkloads])
+        roots = np.sqrt(
+            [bounds.svd_bound(subworkload) for subworkload in decomposition.subworkloads]
+        )
         spread = roots[decomposition.class_of] * np.sqrt(decomposition.scales)
         return float(spread.sum() ** 2)
-    if workload.domain.size(clique) <= DENSE_CELLS:
-        return gram_bound(full_gram(workload, clique))
+    if workload.domain.size(clique) <= bounds.DENSE_CELLS:
+        return bounds.gram_bound(full_gram(workload, clique))
     sets = [(w, workload.parts[part].queries(index)) for part, index, w in workload.sets()]
     known = {queries: _family_bound(queries) for queries in {q for _, of in sets for q in of}}
     return sum(weight * math.prod(known[queries] for queries in of) for weight, of in sets)
@@ -361,11 +355,11 @@ def _family_bound(queries: Queries) -> float:
         case FirstCells(_, inner):  # the other cells may be left out of a strategy
             return _family_bound(inner)
     cells = math.prod(queries.shape)
-    known = known_gram_eigenvalues(queries)
+    known = bounds.known_gram_eigenvalues(queries)
     if known is not None:
-        return root_sum(known) ** 2 / cells
-    if cells <= SINGLE_CELLS:
-        return gram_bound(queries.gram())
+        return bounds.root_sum(known) ** 2 / cells
+    if cells <= bounds.SINGLE_CELLS:
+        return bounds.gram_bound(queries.gram())
     return float(queries.column_norms().sum()) / cells
 
 

@@ -13,13 +13,7 @@ from typing import Any
 import numpy as np
 
 from adaptive_qs.errors import ResourceExceeded
-from adaptive_qs.strategy.bounds import (
-    is_product,
-    known_eigenvalues,
-    solve_fourier,
-    solve_residual_planner,
-    svd_bound,
-)
+from adaptive_qs.strategy import bounds
 from adaptive_qs.strategy.fixed_point import solve_dense, solve_rows, symmetric_blocks
 from adaptive_qs.strategy.solution import Array, Solution, SolverSettings, Status, Strategy, kron
 from adaptive_qs.workload.axes import Marginal
@@ -48,7 +42,7 @@ def factorise(subworkload: Subworkload) -> tuple[float, tuple[Piece, ...]]:
     """Return a scale and pieces whose Kronecker product is the Gram matrix, by first axis."""
     shape, terms = subworkload.shape, subworkload.terms
     axes = tuple(range(len(shape)))
-    if not all(is_product(term, len(shape)) for term in terms):
+    if not all(bounds.is_product(term, len(shape)) for term in terms):
         scale, piece = _piece(axes, shape, [(t.scale, t.factors) for t in terms])
         return scale, (piece,)
     products: list[_Product] = []
@@ -241,7 +235,7 @@ def _refused(
 
 def _query_bytes(part: CenteredQueries) -> int:
     cells = math.prod(part.shape)
-    if known_eigenvalues(part) is not None:
+    if bounds.known_eigenvalues(part) is not None:
         return 0
     copies = 2  # of the queries or their Gram matrix, to find the error of a strategy
     return copies * 8 * min(_num_queries(part, cells), cells) * cells
@@ -311,18 +305,18 @@ def _with_gaps(
 
 def _solve_whole(subworkload: Subworkload, settings: SolverSettings) -> Solution:
     if all(_is_marginal(term) for term in subworkload.terms):
-        return solve_residual_planner(subworkload)
+        return bounds.solve_residual_planner(subworkload)
     cells = subworkload.cells
     long_axis = len(subworkload.shape) == 1 and cells > LARGE_AXIS
     if not long_axis and all(_is_circulant(term) for term in subworkload.terms):
-        return solve_fourier(subworkload)
+        return bounds.solve_fourier(subworkload)
     rows = _few_rows(subworkload, settings)
     if rows is not None and (2 * len(rows) <= cells or cells > DENSE_CELLS):
         return solve_rows(rows, subworkload.shape, settings)
     if long_axis:
         if not settings.can_measure(cells):
             raise _refused(subworkload.shape, "a matrix of all values by all values")
-        return solve_fourier(subworkload)
+        return bounds.solve_fourier(subworkload)
     check_dense(subworkload.shape, settings)
     gram = subworkload.gram()
     if cells > DENSE_CELLS:
@@ -385,5 +379,5 @@ def superadditive_bound(
         try:
             total += solve(alone, settings, cache).lower_bound
         except ResourceExceeded:
-            total += svd_bound(alone)
+            total += bounds.svd_bound(alone)
     return total

@@ -331,11 +331,9 @@ class IdentityFactor(Factor):
     covariance = matrix
 
     def answers(self, table: NDArray[Any]) -> NDArray[Any]:
-        """Return the table."""
         return table
 
     def estimate(self, answers: Array) -> Array:
-        """Return the answers."""
         return answers
 
     def variances(self, queries: Sequence[Queries | None]) -> Array:
@@ -346,7 +344,6 @@ class IdentityFactor(Factor):
         return of.sums() if of.is_binary else super().variances(queries)
 
     def restored(self, columns: Array) -> Array:
-        """Return the columns."""
         return columns
 
 

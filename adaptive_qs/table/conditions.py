@@ -305,7 +305,6 @@ class Comparison(Condition):
     labels: bool = False  # whether the catch-all counts as a value like others
 
     def named(self) -> Iterator[str]:
-        """Yield the columns of both sides."""
         yield from self.left.columns()
         yield from self.right.columns()
 
@@ -348,7 +347,6 @@ class Missing(Condition):
     name: str
 
     def named(self) -> Iterator[str]:
-        """Yield the column."""
         yield self.name
 
     def outcome(self, row: Row) -> Outcome:
@@ -372,7 +370,6 @@ class Not(_Modified):
     """The negation of a condition; unknown if the condition is."""
 
     def negated(self) -> Condition:
-        """Return the part."""
         return self.part
 
     def outcome(self, row: Row) -> Outcome:
@@ -388,7 +385,6 @@ class Either(Condition):
     parts: tuple[Condition, ...]
 
     def within(self) -> tuple[Condition, ...]:
-        """Return the parts."""
         return self.parts
 
     def outcome(self, row: Row) -> Outcome:
@@ -432,7 +428,6 @@ class Limits(Condition):
     high: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
 
     def named(self) -> Iterator[str]:
-        """Yield both columns."""
         yield from (self.left, self.right)
 
     def outcome(self, row: Row) -> Outcome:

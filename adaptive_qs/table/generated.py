@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import ConfigDict, Field, StrictBool, StrictFloat, StrictInt, model_validator
+from pydantic import Field, StrictBool, StrictFloat, StrictInt, model_validator
 
 from adaptive_qs.table.columns.base import Reviewed, Text, np, pa
 from adaptive_qs.table.text import Formulas, escapes
@@ -31,8 +31,6 @@ class GeneratedColumn(Reviewed):
     A key has a new, distinct cell in every row. A filled column has cells of the list, drawn
     evenly; empty cells without a list.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: Annotated[Text, Field(min_length=1)]
     """Name of the column in the data."""

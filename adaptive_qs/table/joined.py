@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from adaptive_qs.arguments import check_path, shown
 from adaptive_qs.errors import DataError, ResourceExceeded
@@ -23,7 +22,7 @@ from adaptive_qs.table.columns.category import identifier_column
 from adaptive_qs.table.encode import encode_chunk
 from adaptive_qs.table.files import inside
 from adaptive_qs.table.formats import BATCH_ROWS
-from adaptive_qs.table.persons import PERSON_BYTES, ContributionBound, PersonIndex
+from adaptive_qs.table.persons import PERSON_BYTES, ContributionBound, PersonIndex, Places
 from adaptive_qs.table.read import (
     FRAME,
     ONE_TABLE,
@@ -42,8 +41,6 @@ from adaptive_qs.table.tables import TableSet
 # most ``most`` rows of each kept row of the parent are kept, chosen as the rows of a person are
 # (:mod:`adaptive_qs.table.persons`) from the table joined with its ancestors; rows that others
 # belong to are distinguished by their keys as well. Proof: docs/proofs.md, section 11.
-
-Places = NDArray[np.int64]
 
 
 # Where the tables are.
@@ -230,7 +227,6 @@ class JoinedRows(Rows):
 
     @contextmanager
     def open(self) -> Iterator[Source]:
-        """Yield the rows as a source, with the key of the parent."""
         key, own = self.schema.by_child[self.name].column, self.schema.tables[self.name].names
         with _open_table(self.table, self.schema, self.name) as source:
             names = (*self.above.names, *own, key)

@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, Self, Union, cast
 
-from pydantic import AfterValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from adaptive_qs.arguments import as_integer, plain_json
 from adaptive_qs.domain import Attribute, Domain
@@ -39,8 +39,6 @@ AboutText = Annotated[Text, Field(min_length=1, max_length=4_000)]
 class DeclaredRule(Reviewed):
     """A rule between columns that holds in every row."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     rule: RuleText
     """What holds, such as "start <= end" or "city determines county"; see the guide to rules."""
     table: tuple[tuple[Text, ...], ...] = ()
@@ -57,8 +55,6 @@ class Schema(Reviewed):
     Build one from trusted values with the constructor (errors are pydantic's), or from a file or a
     mapping with `load` and `parse` (errors are `SchemaError`).
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     version: Literal[1]
     """Version of the file format."""

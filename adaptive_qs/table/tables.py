@@ -16,7 +16,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, NoReturn, Self, cast
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 
 from adaptive_qs.errors import SchemaError
 from adaptive_qs.jsonfile import Claim, as_object, first_complaint
@@ -31,10 +31,8 @@ LONE = "table"
 """Name of the table of a set with one member whose schema names none."""
 
 
-class Key(BaseModel):
+class Key(BaseModel, frozen=True, extra="forbid"):
     """A column whose value names the row of another table that a row belongs to."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     child: Text
     """Table whose rows belong to rows of the parent."""
@@ -87,13 +85,11 @@ class MeasuredTable(NamedTuple):
     share: Fraction  # part of the budget of the run
 
 
-class TableSet(BaseModel):
+class TableSet(BaseModel, frozen=True, extra="forbid"):
     """Tables by name, and keys that make a tree of them.
 
     Build one from a file or a mapping with `load` and `parse` (errors are `SchemaError`).
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     version: Literal[1]
     """Version of the file format."""

@@ -21,18 +21,10 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
 from adaptive_qs.errors import InputError
+from adaptive_qs.table import files
 from adaptive_qs.table.cells import to_arrow
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.columns.base import ColumnBase
-from adaptive_qs.table.files import (
-    FORMATS,
-    PRIVATE,
-    STAMP_KEY,
-    atomic_writer,
-    check_writable,
-    is_folder,
-    sealed_digest,
-)
 from adaptive_qs.table.generated import GeneratedColumn
 from adaptive_qs.table.schema import Schema, discovered_values
 from adaptive_qs.table.text import COMMA, Formulas, escaped, escapes
@@ -171,18 +163,18 @@ TSV, TSV_BY_GZIP = Csv(delimiter="\t"), Csv(compressed=True, delimiter="\t")
 def table_format(path: str | Path) -> OutputFormat:
     """Return the format of a file name by its ending; raise InputError if there is none."""
     name = Path(path).name.lower()
-    for suffix in FORMATS:
+    for suffix in files.FORMATS:
         if name.endswith(suffix):
-            return FORMATS[suffix]
+            return files.FORMATS[suffix]
     if os.path.isdir(path):  # never raises, unlike Path.is_dir
-        raise is_folder(path)
-    raise InputError(f"{path}: unknown table format: end the name in {', '.join(FORMATS)}")
+        raise files.is_folder(path)
+    raise InputError(f"{path}: unknown table format: end the name in {', '.join(files.FORMATS)}")
 
 
 def check_table_path(path: str | Path) -> None:
     """Raise InputError, before any work is done, unless `write_table` can write `path`."""
     table_format(path)
-    check_writable(path)
+    files.check_writable(path)
 
 
 def check_format(path: str | Path, names: Sequence[str]) -> None:
@@ -353,10 +345,10 @@ def write_batches(
 
 @contextmanager
 def _sealing(path: str | Path, sealed: Sealed, replace_file: bool) -> Iterator[BinaryIO]:
-    with atomic_writer(path, replace_file) as file:
+    with files.atomic_writer(path, replace_file) as file:
         yield file
         if sealed is not None:
-            sealed(sealed_digest(file))
+            sealed(files.sealed_digest(file))
 
 
 # Sampled tables as data frames. Which types a frame has can depend on its rows: one row without a
@@ -400,7 +392,7 @@ def to_frame(table: pa.Table, library: Library) -> Any:
     for name, column in zip(table.column_names, table.columns):
         if column.null_count and column.type in nullable:
             frame[name] = column.to_pandas(types_mapper=nullable.get)
-    stamp = (table.schema.metadata or {}).get(STAMP_KEY, b"").decode()
-    if stamp not in ("", PRIVATE):
-        frame.attrs[STAMP_KEY.decode()] = stamp
+    stamp = (table.schema.metadata or {}).get(files.STAMP_KEY, b"").decode()
+    if stamp not in ("", files.PRIVATE):
+        frame.attrs[files.STAMP_KEY.decode()] = stamp
     return frame

@@ -14,13 +14,11 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from adaptive_qs.domain import anywhere, around, from_to, up_to
-from adaptive_qs.workload.matrices import AxisQueries, Queries
+from adaptive_qs.workload.matrices import Array, AxisQueries, Queries
 
 # Queries on one attribute whose cells are in order, codes 0 .. n-1, are known by n alone: Gram
 # matrix and sums have closed forms, answers are differences of cumulative sums, and the variances
 # of answers differences of cumulative sums of the covariance, O(1) for each query.
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -25,22 +25,11 @@ from pydantic_core import CoreSchema, core_schema
 
 from adaptive_qs.domain import Attribute, Domain
 from adaptive_qs.errors import AdaptiveQsError, WorkloadError
-from adaptive_qs.workload import FAMILIES
+from adaptive_qs.workload import FAMILIES, matrices
 from adaptive_qs.workload.axes import AbsDiff, Affine, Circular, FirstCells, Marginal, Prefix, Range
-from adaptive_qs.workload.matrices import (
-    BLOCK,
-    AxisQueries,
-    Custom,
-    CustomAxis,
-    MatrixQueries,
-    Queries,
-    check_size,
-    name_of_one,
-    read_matrix,
-)
 
 Shape = tuple[int, ...]
-ReadMatrix = Callable[[str, Shape], Custom]
+ReadMatrix = Callable[[str, Shape], matrices.Custom]
 """The matrix in a file, whose columns run over the cells of a table of some shape."""
 
 
@@ -49,7 +38,7 @@ RANDOM_QUERIES_PER_CELL = 3
 
 
 @dataclass(frozen=True)
-class Random(MatrixQueries):
+class Random(matrices.MatrixQueries):
     """Queries whose coefficients are 1 with some probability and 0 otherwise (He et al., sec. 8.1).
 
     They are drawn from the seed and the shape alone, so all sets of attributes of one shape have
@@ -74,11 +63,10 @@ class Random(MatrixQueries):
             object.__setattr__(self, "count", RANDOM_QUERIES_PER_CELL * self.size)
         if self.num_queries < 1:
             raise WorkloadError(f"count is {self.count}. Use a positive number of queries.")
-        check_size(self.num_queries, self.size, "request fewer with count")
+        matrices.check_size(self.num_queries, self.size, "request fewer with count")
 
     @property
     def num_queries(self) -> int:
-        """The count."""
         return self.count or 0
 
     @property
@@ -92,7 +80,7 @@ class Random(MatrixQueries):
 
     def labels(self, names: tuple[str, ...], values: tuple[tuple[str, ...], ...]) -> Iterator[str]:
         """Yield labels such as "random query 7 of seed 0"; on one attribute with its name."""
-        of, seed = name_of_one(names), self.seed
+        of, seed = matrices.name_of_one(names), self.seed
         return (f"{of}random query {row + 1} of seed {seed}" for row in range(self.num_queries))
 
 
@@ -102,7 +90,7 @@ def _draw(shape: tuple[int, ...], probability: float, count: int, seed: int) -> 
     generator = np.random.Generator(np.random.PCG64(np.random.SeedSequence((seed, *shape))))
     cells = math.prod(shape)
     matrix = np.empty((count, cells), np.uint8)
-    step = max(1, BLOCK // cells)
+    step = max(1, matrices.BLOCK // cells)
     for first in range(0, count, step):
         block = matrix[first : first + step]
         block[...] = generator.random(block.shape) < probability
@@ -122,7 +110,7 @@ class QueryFamily(BaseModel):
     """Whether the queries are on all attributes of a set together."""
     needs_order: ClassVar[bool] = False
     """Whether the values of an attribute have to be in order."""
-    kinds: ClassVar[tuple[type[Queries], ...]] = ()
+    kinds: ClassVar[tuple[type[matrices.Queries], ...]] = ()
     """Classes of queries that this family alone makes, from the sizes of attributes."""
 
     family: str
@@ -136,7 +124,7 @@ class QueryFamily(BaseModel):
         """
         return cls(family=name)
 
-    def on_axis(self, attribute: Attribute, read: ReadMatrix) -> AxisQueries:
+    def on_axis(self, attribute: Attribute, read: ReadMatrix) -> matrices.AxisQueries:
         """Return the queries on one attribute.
 
         Raises:
@@ -153,7 +141,7 @@ class QueryFamily(BaseModel):
             )
         return self.kinds[0](attribute.size)  # type: ignore[call-arg]
 
-    def on_set(self, shape: Shape, order: tuple[int, ...], read: ReadMatrix) -> Queries:
+    def on_set(self, shape: Shape, order: tuple[int, ...], read: ReadMatrix) -> matrices.Queries:
         """Return the queries on several attributes together, if the family is ``joint``.
 
         ``shape`` has the sizes of the attributes as the file lists them, ``order`` what sorts them:
@@ -194,7 +182,7 @@ class CircularFamily(QueryFamily):
     kinds = (Circular, FirstCells)
     needs_order = True
 
-    def on_axis(self, attribute: Attribute, read: ReadMatrix) -> AxisQueries:
+    def on_axis(self, attribute: Attribute, read: ReadMatrix) -> matrices.AxisQueries:
         """Return arcs of the declared values."""
         circle = super().on_axis(replace(attribute, size=attribute.size - attribute.beyond), read)
         return FirstCells(attribute.size, circle) if attribute.beyond else circle
@@ -203,7 +191,7 @@ class CircularFamily(QueryFamily):
 class HybridFamily(QueryFamily):
     """Prefixes where the values are in order, else every value."""
 
-    def on_axis(self, attribute: Attribute, read: ReadMatrix) -> AxisQueries:
+    def on_axis(self, attribute: Attribute, read: ReadMatrix) -> matrices.AxisQueries:
         """Return prefixes if the attribute is ordered, else its cells."""
         return (Prefix if attribute.ordered else Marginal)(attribute.size)
 
@@ -213,14 +201,14 @@ class _PairFamily(QueryFamily):
 
     joint = True
 
-    def on_axis(self, attribute: Attribute, read: ReadMatrix) -> AxisQueries:
+    def on_axis(self, attribute: Attribute, read: ReadMatrix) -> matrices.AxisQueries:
         """Refuse queries on one attribute."""
         raise WorkloadError(
             f"{self.family!r} queries compare two attributes and cannot ask about "
             f"{attribute.name!r} alone. Use sets of two, and the family for the whole set."
         )
 
-    def on_set(self, shape: Shape, order: tuple[int, ...], read: ReadMatrix) -> Queries:
+    def on_set(self, shape: Shape, order: tuple[int, ...], read: ReadMatrix) -> matrices.Queries:
         """Return the queries; which attribute comes first makes no difference."""
         if len(shape) != 2:
             raise WorkloadError(
@@ -257,7 +245,7 @@ class RandomQueries(QueryFamily):
     seed: Annotated[int, Field(ge=0)] = 0
     """Decides which queries are drawn; public."""
 
-    def on_set(self, shape: Shape, order: tuple[int, ...], read: ReadMatrix) -> Queries:
+    def on_set(self, shape: Shape, order: tuple[int, ...], read: ReadMatrix) -> matrices.Queries:
         """Return queries drawn over the cells of the sorted attributes."""
         return Random(tuple(shape[axis] for axis in order), self.p, self.count, self.seed)
 
@@ -266,7 +254,7 @@ class CustomQueries(QueryFamily):
     """Queries given by their coefficients, one row each."""
 
     joint = True
-    kinds = (Custom, CustomAxis)
+    kinds = (matrices.Custom, matrices.CustomAxis)
 
     family: Literal["custom"]
     """Given by a file."""
@@ -283,11 +271,11 @@ class CustomQueries(QueryFamily):
             'write {"family": "custom", "matrix": "FILE.npy"} instead of the name'
         )
 
-    def on_set(self, shape: Shape, order: tuple[int, ...], read: ReadMatrix) -> Queries:
+    def on_set(self, shape: Shape, order: tuple[int, ...], read: ReadMatrix) -> matrices.Queries:
         """Return the rows of the file, their cells in the order of the sorted attributes."""
         listed = read(self.matrix, shape).coefficients.reshape(-1, *shape)
         matrix = listed.transpose(0, *(axis + 1 for axis in order))
-        return Custom(matrix.reshape(len(matrix), -1), matrix.shape[1:])
+        return matrices.Custom(matrix.reshape(len(matrix), -1), matrix.shape[1:])
 
 
 # In a file the queries of a part are a name ("prefix"), an object with a name and its parameters
@@ -377,7 +365,7 @@ def family_names(spec: AttributeSpec | Mapping[str, AttributeSpec]) -> tuple[str
     return (spec if isinstance(spec, str) else str(spec.family),)  # type: ignore[attr-defined]
 
 
-def find_family(queries: Queries) -> str:
+def find_family(queries: matrices.Queries) -> str:
     """Return the name of the family that makes such queries."""
     return next(name for name, family in FAMILIES.items() if type(queries) in family.kinds)
 
@@ -388,14 +376,14 @@ class QueryMaker:
     def __init__(self, domain: Domain, folder: Path = Path()) -> None:
         self.domain = domain
         self._folder = folder
-        self._made: dict[object, Queries] = {}
+        self._made: dict[object, matrices.Queries] = {}
         self._matrices: dict[Path, NDArray[Any]] = {}
 
-    def axis(self, attribute: int, spec: AttributeSpec) -> AxisQueries:
+    def axis(self, attribute: int, spec: AttributeSpec) -> matrices.AxisQueries:
         """Return the queries on one attribute; errors as :meth:`QueryFamily.on_axis`."""
         return with_parameters(spec).on_axis(self.domain.attributes[attribute], self._matrix)
 
-    def joint(self, listed: tuple[int, ...], family: QueryFamily) -> Queries:
+    def joint(self, listed: tuple[int, ...], family: QueryFamily) -> matrices.Queries:
         """Return the joint queries on several attributes, over them in ascending order.
 
         ``listed`` has positions as in the file; errors are as for :meth:`QueryFamily.on_set`.
@@ -406,12 +394,12 @@ class QueryMaker:
             self._made[key] = self._made.setdefault(made, made)
         return self._made[key]
 
-    def _matrix(self, name: str, listed: Shape) -> Custom:
+    def _matrix(self, name: str, listed: Shape) -> matrices.Custom:
         path = self._folder / name
         if path not in self._matrices:
-            self._matrices[path] = read_matrix(path)
+            self._matrices[path] = matrices.read_matrix(path)
         try:
-            return Custom(self._matrices[path], listed)
+            return matrices.Custom(self._matrices[path], listed)
         except AdaptiveQsError as error:
             raise type(error)(f"{path}: {error}") from None
 
@@ -422,12 +410,12 @@ class QueryMaker:
 Array = NDArray[np.float64]
 
 
-def count_queries(queries: Sequence[Queries]) -> int:
+def count_queries(queries: Sequence[matrices.Queries]) -> int:
     """Return the number of queries of a product (exact)."""
     return math.prod(factor.num_queries for factor in queries)
 
 
-def answer_product(queries: Sequence[Queries], table: Array) -> Array:
+def answer_product(queries: Sequence[matrices.Queries], table: Array) -> Array:
     """Return answers (m_1, ..., m_k) to a product of queries that cover the table's axes."""
     for factor in queries:
         degree = len(factor.shape)
@@ -437,7 +425,7 @@ def answer_product(queries: Sequence[Queries], table: Array) -> Array:
     return table
 
 
-def squares_product(queries: Sequence[Queries | None], covariance: Array) -> Array:
+def squares_product(queries: Sequence[matrices.Queries | None], covariance: Array) -> Array:
     """Return diag((⊗Q) C (⊗Q)ᵀ), the variances of the answers to a product of queries.
 
     There is one family of one attribute for each axis; None sums the axis out, others have an axis

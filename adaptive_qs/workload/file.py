@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn, Self, TypeVar
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from adaptive_qs.arguments import plain_json
 from adaptive_qs.domain import Clique, Domain
@@ -99,10 +99,8 @@ Ways = Annotated[int, Field(ge=1)]
 Names = Annotated[tuple[str, ...], Field(min_length=1)]
 
 
-class Part(BaseModel):
+class Part(BaseModel, frozen=True, extra="forbid"):
     """Some sets of attributes, the queries on each of them, and their weight."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     ways: Annotated[tuple[Ways, ...], Field(min_length=1)] | None = None
     """All sets of this many attributes, for each number listed."""
@@ -163,10 +161,8 @@ class Part(BaseModel):
         return [make_part(maker, some, self.queries, self.weight) for some in sets]
 
 
-class WorkloadFile(BaseModel):
+class WorkloadFile(BaseModel, frozen=True, extra="forbid"):
     """A workload as written in a file; the attributes are checked against a domain later."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     version: Literal[1]
     """Version of the file format."""

@@ -9,11 +9,9 @@ from itertools import groupby
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_qs.cliques import CliqueIndex
+from adaptive_qs.cliques import Array, CliqueIndex
 from adaptive_qs.domain import Clique
 from adaptive_qs.workload.workload import LEAST_WEIGHT, MOST_WEIGHT, Workload
-
-Array = NDArray[np.float64]
 
 # Sizes, weights and ceilings, not rows, decide which of the requested marginals and of those inside
 # them may be measured. The rules: docs/scaling.md, "Dropped marginals".

@@ -135,11 +135,9 @@ class MatrixQueries(Queries):
 
     @property
     def num_queries(self) -> int:
-        """Number of rows."""
         return len(self.coefficients)
 
     def gram(self) -> Array:
-        """Return QᵀQ, shape (N, N)."""
         q = self.coefficients
         # Sums of fewer than 2^24 zeros and ones are exact in single precision, at half the time.
         exact = q.dtype == np.uint8 and len(q) < 2**24
@@ -150,11 +148,9 @@ class MatrixQueries(Queries):
         return gram.astype(np.float64, copy=False)
 
     def sums(self) -> Array:
-        """Return Q1, shape (m,)."""
         return self.coefficients.sum(axis=1, dtype=np.float64)
 
     def column_norms(self) -> Array:
-        """Return Σ_q Q[q, cell]², shape (N,)."""
         return np.sum([(b.astype(np.float64) ** 2).sum(axis=0) for b in self._blocks()], axis=0)
 
     def answer(self, table: Array) -> Array:
@@ -188,7 +184,6 @@ class MatrixQueries(Queries):
         return answers.reshape(self.num_queries, *array.shape[axes:])
 
     def squares(self, covariance: Array) -> Array:
-        """Return diag(Q C Qᵀ), shape (N, N, ...) -> (m, ...)."""
         trailing = covariance.shape[2:]
         c = covariance.reshape(self.size, self.size, -1)
         variances = np.empty((self.num_queries, c.shape[2]))
@@ -227,12 +222,10 @@ class Custom(MatrixQueries):
 
     @property
     def coefficients(self) -> NDArray[Any]:
-        """The matrix."""
         return np.asarray(self.values)
 
     @cached_property
     def integral(self) -> bool:
-        """Whether every coefficient is an integer."""
         return all(bool((block == np.rint(block)).all()) for block in self._blocks())
 
     @cached_property

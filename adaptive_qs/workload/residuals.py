@@ -10,15 +10,13 @@ from numpy.typing import NDArray
 
 from adaptive_qs.domain import Clique
 from adaptive_qs.errors import ResourceExceeded, WorkloadError
-from adaptive_qs.workload.matrices import Queries, check_size
+from adaptive_qs.workload.matrices import Array, Queries, check_size
 from adaptive_qs.workload.workload import QueryPart, QueryWorkload
 
 # The part of queries that lies in one residual space: He et al., equation 3.
 # Queries Q over some axes split into one part for each subset of the axes: along each axis kept the
 # mean is removed (Π = I − 11ᵀ/n), along each axis dropped it is taken. Parts of a product are
 # products of the parts of its factors.
-
-Array = NDArray[np.float64]
 
 
 def squared_mean(queries: Queries) -> float:

@@ -17,9 +17,8 @@ from adaptive_qs.arguments import as_integer, as_number, shown
 from adaptive_qs.cliques import downward_closure
 from adaptive_qs.domain import Clique, Domain, subsets
 from adaptive_qs.errors import ResourceExceeded, WorkloadError
-from adaptive_qs.workload.matrices import AxisQueries, MatrixQueries, Queries
+from adaptive_qs.workload.matrices import Array, AxisQueries, MatrixQueries, Queries
 
-Array = NDArray[np.float64]
 CliqueArray = NDArray[np.int32]
 
 MAX_CLIQUES = 1_000_000

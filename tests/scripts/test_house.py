@@ -86,3 +86,26 @@ def test_asserts_narrow_types_and_check_nothing_else():
                 found = ast.unparse(node.test)
                 narrows = found.startswith("isinstance(") or found.endswith(" is not None")
                 assert narrows, f"{path.name}:{node.lineno}: raise an error instead: {found}"
+
+
+def test_a_method_has_a_docstring_unless_it_overrides_one_that_has():
+    """Tools show the docstring of the overridden method; a second one only adds what differs."""
+    classes = {}
+    for path in house.PACKAGE.rglob("*.py"):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef):
+                classes.setdefault(node.name, []).append(node)
+
+    def describes(name, method):
+        for each in classes.get(name, ()):
+            own = [m for m in each.body if getattr(m, "name", "") == method]
+            bases = (ast.unparse(base).split(".")[-1].split("[")[0] for base in each.bases)
+            if any(map(ast.get_docstring, own)) or any(describes(b, method) for b in bases):
+                return True
+        return False
+
+    public = (node for nodes in classes.values() for node in nodes if not node.name.startswith("_"))
+    for node in public:
+        for method in node.body:
+            if isinstance(method, ast.FunctionDef) and not method.name.startswith("_"):
+                assert describes(node.name, method.name), f"{node.name}.{method.name}"

@@ -106,6 +106,8 @@ class Draft:
 class Reviewed(BaseModel):
     """A part of a schema that can be a proposal, with its open questions and reasons."""
 
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
     open: tuple[Topic, ...] = ()
     """Open questions of the review; runs refuse a schema with any. Not part of the fingerprint."""
     why: Annotated[tuple[str, ...], Field(exclude=True)] = ()
@@ -127,8 +129,6 @@ class ColumnBase(Reviewed):
     escaped texts, and are not overridden. The base class implements the keys ``ordered`` and
     ``outside`` (with its choices as a ``Literal``) for types that declare them.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: Annotated[Text, Field(min_length=1)]
     """Name of the column in the data."""

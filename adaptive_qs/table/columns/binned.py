@@ -13,7 +13,7 @@ from collections.abc import Hashable
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, Field, model_validator
 
 from adaptive_qs.pages.words import join_first
 from adaptive_qs.table.columns.base import (
@@ -49,10 +49,8 @@ MOST_HEAPS = 1000
 """The largest number of values of one column whose rows are counted."""
 
 
-class Ending(BaseModel):
+class Ending(BaseModel, frozen=True, extra="forbid"):
     """Values that end alike: points that leave a remainder, and the rows counted on them."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     remainder: Annotated[int, Field(ge=0)]
     """What is left when the mark of a value is divided by the modulus. Marks count steps of the
@@ -63,10 +61,8 @@ class Ending(BaseModel):
     """Rows with such values, with noise; rows on an ending that comes before are not among them."""
 
 
-class Counted(BaseModel):
+class Counted(BaseModel, frozen=True, extra="forbid"):
     """Noisy numbers of rows with frequent values, as the program notes them."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     rows: tuple[int, ...] = ()
     """Rows with each of the heaps, with noise."""
@@ -107,7 +103,6 @@ class RangeColumn(ColumnBase):
 
     @property
     def topics(self) -> tuple[Topic, ...]:
-        """Questions about a proposed column."""
         return ("limits", *super().topics)
 
     heap_keys: ClassVar[tuple[str, ...]] = ("heaps", "private_heaps")
@@ -159,7 +154,6 @@ class RangeColumn(ColumnBase):
         """Return the values at points."""
 
     def draw(self, codes: Codes, rng: np.random.Generator) -> pa.Array:
-        """Draw values evenly inside bins."""
         return self.values_at(rng.integers(*self.point_ends(codes), endpoint=True), rng)
 
     @abstractmethod
@@ -167,14 +161,12 @@ class RangeColumn(ColumnBase):
         """Return the first and the last point of intervals of amounts, each inside one bin."""
 
     def weigh_between(self, low: NDArray[Any], high: NDArray[Any]) -> NDArray[np.float64]:
-        """Return how likely values of a bin are in such intervals, up to a factor."""
         first, last = self.points_between(low, high)
         return np.maximum(last - first + 1.0, 0.0)
 
     def draw_between(
         self, low: NDArray[Any], high: NDArray[Any], rng: np.random.Generator
     ) -> pa.Array:
-        """Draw a value in each of such intervals, evenly."""
         return self.values_at(rng.integers(*self.points_between(low, high), endpoint=True), rng)
 
     def marks(self, points: Codes) -> Codes:
@@ -203,17 +195,14 @@ class RangeColumn(ColumnBase):
 
     @property
     def counts_heaps(self) -> bool:
-        """Whether frequent values are still to be counted."""
         return self.has_heaps and self.counted is None
 
     @property
     def open_keys(self) -> tuple[str, ...]:
-        """Keys of its schema with parts still to be learnt."""
         given = self.heap_keys if self.counts_heaps else ()
         return tuple(key for key in given if getattr(self, key))
 
     def without_heaps(self) -> ColumnBase:
-        """Return the column without frequent values that are still to be counted."""
         none = {key: type(self).model_fields[key].default for key in self.heap_keys}
         return self.model_copy(update=none) if self.counts_heaps else self
 
@@ -283,12 +272,10 @@ class NumberColumn(RangeColumn):
 
     @property
     def is_unlearnt(self) -> bool:
-        """Whether bins or values are still to be learnt."""
         return self.private_bins is not None
 
     @property
     def open_keys(self) -> tuple[str, ...]:
-        """Keys of its schema with parts still to be learnt."""
         return ("private_bins",) if self.is_unlearnt else super().open_keys
 
     @property
@@ -299,13 +286,11 @@ class NumberColumn(RangeColumn):
 
     @property
     def span(self) -> tuple[Any, Any]:
-        """Smallest and largest value that the column can hold."""
         low = -self.greatest if self.min is None else self.min
         return low, self.greatest if self.max is None else self.max
 
     @property
     def probe(self) -> Self:
-        """A closed column that refuses and misses the same cells."""
         if self.private_bins is None:
             return self
         return self._with_bins((self.span[0], self.span[1] + self.whole), None)
@@ -384,11 +369,9 @@ class NumberColumn(RangeColumn):
         return Spelling(self.decimal, self.thousands or "")
 
     def plain(self, values: pa.Array) -> pa.Array:
-        """Return cells with numbers in Python's form."""
         return cells.numbers_read(values, self.spelling)
 
     def csv_texts(self, values: pa.Array) -> pa.Array:
-        """Return values as CSV has them."""
         texts = values
         if self.fixed_decimals is not None:
             places = max(self.fixed_decimals, self.places or 0)
@@ -407,11 +390,9 @@ class NumberColumn(RangeColumn):
 
     @property
     def cell_types(self) -> tuple[CellType, ...]:
-        """Types of cells in tables with types."""
         return (self.number_type,) if self.spelling.plain else ()
 
     def declares(self, text: str) -> bool:
-        """Return whether a text is a declared value."""
         value = self._read_text(self.spelling.read(text) or "")
         return value is not None and self.span[0] <= value <= self.span[1]
 
@@ -420,18 +401,15 @@ class NumberColumn(RangeColumn):
         return read_number(text)
 
     def numbers(self, values: pa.Array) -> NDArray[Any]:
-        """Return cells as numbers."""
         read = cells.as_integers if self.whole else cells.as_numbers
         numbers = read(self.plain(values))[0]
         return np.clip(numbers, *self.span) if self.is_unlearnt else numbers
 
     def amounts(self, values: pa.Array) -> NDArray[np.float64]:
-        """Return cells as amounts; NaN if unreadable."""
         numbers, readable = cells.as_numbers(self.plain(values))
         return np.where(readable, numbers, np.nan)
 
     def read_amount(self, text: str) -> float | None:
-        """Return the value of a text; None if it is none."""
         return read_number(text)
 
     def _describe_range(self, span: str, bins: bool, own: list[str]) -> str:

@@ -64,25 +64,21 @@ class CategoricalColumn(ColumnBase):
 
     @property
     def topics(self) -> tuple[Topic, ...]:
-        """Questions about a proposed column."""
         order: tuple[Topic, ...] = ("order",) if self.ordered else ()
         return ("values", *order, *super().topics)
 
     @property
     def is_unlearnt(self) -> bool:
-        """Whether bins or values are still to be learnt."""
         return self.private_values is not None
 
     discovers = is_unlearnt
 
     @property
     def open_keys(self) -> tuple[str, ...]:
-        """Keys of its schema with parts still to be learnt."""
         return ("private_values",) if self.is_unlearnt else ()
 
     @property
     def probe(self) -> Self:
-        """A closed column that refuses and misses the same cells."""
         return self._with_values((), None) if self.is_unlearnt else self
 
     def resolved(self, values: Sequence[str]) -> Self:
@@ -103,7 +99,6 @@ class CategoricalColumn(ColumnBase):
 
     @property
     def num_values(self) -> int:
-        """Number of values or bins."""
         return self.private_values or len(self.values)
 
     @cached_property
@@ -115,28 +110,23 @@ class CategoricalColumn(ColumnBase):
 
     @property
     def listed(self) -> tuple[str | int, ...] | None:
-        """The values by their codes."""
         return self.labels if self.values else None
 
     @property
     def limits(self) -> tuple[int, int] | None:
-        """The least and the greatest value."""
         numbers = () if self._lists_texts else tuple(map(int, self.labels))
         return (min(numbers), max(numbers)) if numbers else None
 
     @property
     def kind(self) -> Hashable:
-        """The kind of the values."""
         return "numbers" if self._lists_integers else self.values or None
 
     @property
     def scale(self) -> Hashable:
-        """The scale of the codes."""
         return ("categorical", self.values) if self.ordered else None
 
     @property
     def ranked(self) -> bool:
-        """Whether one value can be smaller than another."""
         return self.ordered or self._lists_integers
 
     @property
@@ -152,30 +142,25 @@ class CategoricalColumn(ColumnBase):
         return bool(self.values) and type(self.values[0]) is int
 
     def ends(self, codes: Codes) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Return the least and the greatest value of every code."""
         if self._lists_integers:
             codes = np.array(self.values, dtype=np.int64)[codes]
         return codes, codes
 
     def read_amount(self, text: str) -> float | None:
-        """Return the value of a text; None if it is none."""
         value = read_integer(text) if self._lists_integers else None
         return super().read_amount(text) if value is None else float(value)
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """Labels and missing markers."""
         return (*(map(str, self.labels) if self._lists_texts else ()), *self.missing)
 
     @property
     def catch_all_code(self) -> int | None:
-        """Code of unknown values, or None if they are refused."""
         if self.catch_all is None:
             return None
         return self.private_values or self.labels.index(self.catch_all)
 
     def declares(self, text: str) -> bool:
-        """Return whether a text is a declared value."""
         if self._lists_booleans:
             return text.lower() in TRUE_WORDS | FALSE_WORDS
         return (read_integer(text) if self._lists_integers else text) in self.labels
@@ -220,13 +205,11 @@ class CategoricalColumn(ColumnBase):
         return (*own, *beyond[len(self.labels) : self.size])
 
     def found_values(self, proposed: bool) -> frozenset[str]:
-        """Return texts that were learnt or proposed."""
         if not self._lists_texts or not (self.learnt or proposed):
             return frozenset()
         return frozenset(map(str, self.values)) - {self.catch_all}
 
     def advice(self) -> list[str]:
-        """Return advice about the values."""
         advice = super().advice()
         folded: dict[str, str] = {}
         for value in map(str, self.values if self._lists_texts else ()):
@@ -252,7 +235,6 @@ class CategoricalColumn(ColumnBase):
         return ", ".join([*kept, *last])
 
     def read(self, values: pa.Array) -> Codes:
-        """Return the codes of cells."""
         labels = cells.to_arrow(self.labels)
         readable: Any = True
         if pa.types.is_string(labels.type):
@@ -268,7 +250,6 @@ class CategoricalColumn(ColumnBase):
         return np.where(readable, codes, UNREADABLE)
 
     def draw(self, codes: Codes, rng: np.random.Generator) -> pa.Array:
-        """Draw values evenly inside bins."""
         return cells.to_arrow(self.labels).take(cells.to_arrow(codes))
 
     def value_labels(self) -> list[str]:
@@ -277,7 +258,6 @@ class CategoricalColumn(ColumnBase):
         return [label.lower() for label in labels] if self._lists_booleans else [*labels]
 
     def explain_refusal(self, refusal: int) -> str:
-        """Return what is wrong with a refused cell and what to do."""
         if refusal == EMPTY:
             return super().explain_refusal(refusal)
         return (
@@ -370,16 +350,13 @@ class BooleanColumn(ColumnBase):
     cell_types: ClassVar[tuple[CellType, ...]] = ("boolean",)
 
     def declares(self, text: str) -> bool:
-        """Return whether a text is a declared value."""
         return text.lower() in TRUE_WORDS | FALSE_WORDS
 
     def read(self, values: pa.Array) -> Codes:
-        """Return the codes of cells."""
         codes, readable = cells.as_booleans(values)
         return np.where(readable, codes, UNREADABLE)
 
     def draw(self, codes: Codes, rng: np.random.Generator) -> pa.Array:
-        """Draw values evenly inside bins."""
         return pa.array(codes == 1)
 
     def _check_values(self) -> None:
@@ -387,15 +364,12 @@ class BooleanColumn(ColumnBase):
             raise ValueError("words are not read as false and true: see the guide to schemas")
 
     def csv_texts(self, values: pa.Array) -> pa.Array:
-        """Return values as CSV has them."""
         return pc.if_else(values, *cells.to_arrow(self.words[::-1]))
 
     def value_labels(self) -> list[str]:
-        """Return the labels of the values."""
         return ["false", "true"]
 
     def read_amount(self, text: str) -> float | None:
-        """Return the value of a text; None if it is none."""
         word = text.lower()
         return float(word in TRUE_WORDS) if word in TRUE_WORDS | FALSE_WORDS else None
 

@@ -97,7 +97,6 @@ class MomentColumn(RangeColumn):
 
     @property
     def num_values(self) -> int:
-        """Number of values or bins."""
         return 1 + self.period(self.max) - self.period(self.min)
 
     @property
@@ -115,7 +114,6 @@ class MomentColumn(RangeColumn):
         return find_period(moment, self.granularity)
 
     def declares(self, text: str) -> bool:
-        """Return whether a text is a declared value."""
         seconds = read_moment(text, self.format, self.wall_clock)
         return seconds is not None and self.span[0] <= seconds <= self.span[1]
 
@@ -141,41 +139,34 @@ class MomentColumn(RangeColumn):
 
     @property
     def scale(self) -> Hashable:
-        """The scale of the codes."""
         return "moment", self.min, self.max, self.granularity
 
     @property
     def summary(self) -> str:
-        """The range and the bins."""
         return f"{self.min} to {self.max} by {self.granularity}"
 
     def read(self, values: pa.Array) -> Codes:
-        """Return the codes of cells."""
         seconds, readable = cells.as_seconds(values, self.format, self.wall_clock)
         inside = np.clip(seconds, *self.span)
         codes = find_periods(inside, self.granularity) - self.period(self.min)
         return self._refused(codes, readable, inside == seconds)
 
     def ends(self, codes: Codes) -> tuple[Codes, Codes]:
-        """Return the least and the greatest value of every code."""
         periods = codes + self.period(self.min)
         first, last = self.span
         low = np.maximum(find_starts(periods, self.granularity), first)
         return low, np.minimum(find_starts(periods + 1, self.granularity) - 1, last)
 
     def amounts(self, values: pa.Array) -> NDArray[np.float64]:
-        """Return cells as amounts; NaN if unreadable."""
         seconds, readable = cells.as_seconds(values, self.format, self.wall_clock)
         return np.where(readable, seconds, np.nan)
 
     def read_amount(self, text: str) -> float | None:
-        """Return the value of a text; None if it is none."""
         return read_moment(text, None, self.wall_clock)
 
     resolution: ClassVar = 1.0
 
     def from_amounts(self, amounts: NDArray[np.float64]) -> pa.Array:
-        """Return values for amounts; null for NaN."""
         known = ~np.isnan(amounts)
         seconds = np.rint(np.where(known, amounts, 0)).astype(np.int64)
         return pa.array(seconds, mask=~known).cast(pa.timestamp("s"))
@@ -188,29 +179,23 @@ class MomentColumn(RangeColumn):
         return str(moment.date()) if self.by_day else f"{moment:%Y-%m-%d %H:%M}"
 
     def numbers(self, values: pa.Array) -> Codes:
-        """Return cells as numbers."""
         return cells.as_seconds(values, self.format, self.wall_clock)[0]
 
     def point_ends(self, codes: Codes | None = None) -> tuple[Codes, Codes]:
-        """Return the first and the last point of codes."""
         low, high = self.ends(np.arange(self.num_values) if codes is None else codes)
         return low // self.point, high // self.point
 
     def points_between(self, low: NDArray[Any], high: NDArray[Any]) -> tuple[Codes, Codes]:
-        """Return the first and the last point of intervals."""
         return -(-low // self.point), high // self.point
 
     def to_points(self, numbers: Codes) -> Codes:
-        """Return the points of values."""
         return self._kept(numbers) // self.point
 
     def values_at(self, points: Codes, rng: np.random.Generator) -> pa.Array:
-        """Return the values at points."""
         return pa.array(points).cast(pa.timestamp("s"))
 
     @property
     def heap_points(self) -> Codes:
-        """The points of the heaps."""
         return np.array([to_seconds(each) // self.point for each in self.heaps], dtype=np.int64)
 
     def _heap_text(self, value: dt.date) -> str:
@@ -233,7 +218,6 @@ class MomentColumn(RangeColumn):
         return [f"{moment}{mark}" for moment in moments]
 
     def csv_texts(self, values: pa.Array) -> pa.Array:
-        """Return values as CSV has them."""
         if self.format is None or self.format in PLAIN_TIMES:
             if pa.types.is_timestamp(values.type):
                 return pc.strftime(values, self.format or "%Y-%m-%dT%H:%M:%S")
@@ -252,7 +236,6 @@ class MomentColumn(RangeColumn):
 
     @property
     def cell_types(self) -> tuple[CellType, ...]:
-        """Types of cells in tables with types."""
         return (self.iso_cells,) if self.format is None else ()
 
     def _beyond(self) -> str:
@@ -276,7 +259,6 @@ class DateColumn(MomentColumn):
 
     @property
     def span(self) -> tuple[int, int]:
-        """First and last second of min .. max, since 1970."""
         return to_seconds(self.min), to_seconds(self.max) + 86_399
 
     heaps: tuple[dt.date, ...] = ()
@@ -284,11 +266,9 @@ class DateColumn(MomentColumn):
     periods = (31, 372)
 
     def values_at(self, points: Codes, rng: np.random.Generator) -> pa.Array:
-        """Return the values at points."""
         return pa.array(points.astype(np.int32), pa.int32()).cast(pa.date32())
 
     def heaps_at(self, points: Codes) -> tuple[dt.date, ...]:
-        """Return points as values that ``heaps`` takes."""
         return tuple(points.astype("M8[D]").tolist())
 
     def marks(self, points: Codes) -> Codes:
@@ -298,7 +278,6 @@ class DateColumn(MomentColumn):
         return months.astype(np.int64) % 12 * 31 + (days - months).astype(np.int64)
 
     def from_amounts(self, amounts: NDArray[np.float64]) -> pa.Array:
-        """Return values for amounts; null for NaN."""
         known = ~np.isnan(amounts)
         days = np.floor(np.where(known, amounts, 0) / 86_400).astype(np.int32)
         return pa.array(days, pa.int32(), mask=~known).cast(pa.date32())
@@ -319,7 +298,6 @@ class DatetimeColumn(MomentColumn):
     periods = (60, 3600)
 
     def heaps_at(self, points: Codes) -> tuple[dt.datetime, ...]:
-        """Return points as values that ``heaps`` takes."""
         return tuple(points.astype("M8[s]").tolist())
 
     def _check_values(self) -> None:

@@ -68,7 +68,6 @@ class IntegerColumn(NumberColumn):
 
     @property
     def resolution(self) -> float:
-        """Distance between neighbouring amounts."""
         return float(self.step or 1)
 
     @cached_property
@@ -81,7 +80,6 @@ class IntegerColumn(NumberColumn):
 
     @property
     def num_values(self) -> int:
-        """Number of values or bins."""
         if self.private_bins is not None:
             return self.private_bins
         low, high = self.span
@@ -124,16 +122,13 @@ class IntegerColumn(NumberColumn):
 
     @property
     def bin_ends(self) -> tuple[int, ...] | None:
-        """Ends of the bins."""
         return None if self.bin_starts is None else (*self.bin_starts, self.span[1] + 1)
 
     @property
     def scale(self) -> Hashable:
-        """The scale of the codes."""
         return None if self.is_unlearnt else ("integer", self.min, self.max, self.starts)
 
     def ends(self, codes: Codes) -> tuple[Codes, Codes]:
-        """Return the first and last integer of every code."""
         low, high = self.span
         if self.starts is None:
             return codes + low, codes + low
@@ -142,12 +137,10 @@ class IntegerColumn(NumberColumn):
 
     @property
     def limits(self) -> tuple[int, int] | None:
-        """The least and the greatest value."""
         return None if self.is_unlearnt else self.span
 
     @property
     def summary(self) -> str:
-        """The range and the bins."""
         if self.is_unlearnt:
             return TO_BE_LEARNT
         pairs = pairwise((*(self.starts or ()), self.span[1] + 1))
@@ -155,7 +148,6 @@ class IntegerColumn(NumberColumn):
         return self._describe_range(f"{self.min} to {self.max}", self.starts is not None, own)
 
     def read(self, values: pa.Array) -> Codes:
-        """Return the codes of cells."""
         numbers, readable = cells.as_integers(values)
         inside = np.clip(numbers, *self.span)
         if self.starts is None:
@@ -165,7 +157,6 @@ class IntegerColumn(NumberColumn):
         return self._refused(codes, readable, inside == numbers)
 
     def csv_texts(self, values: pa.Array) -> pa.Array:
-        """Return values as CSV has them."""
         if self.exponents:
             coded = values.cast(pa.string()).dictionary_encode()
             texts = pa.array(map(with_exponent, coded.dictionary.to_pylist()), pa.string())
@@ -173,13 +164,11 @@ class IntegerColumn(NumberColumn):
         return super().csv_texts(values)
 
     def from_amounts(self, amounts: NDArray[np.float64]) -> pa.Array:
-        """Return values for amounts; null for NaN."""
         known, step = ~np.isnan(amounts), self.step or 1
         steps = np.rint(np.where(known, amounts, 0) / step) * step
         return pa.array(steps.astype(np.int64), mask=~known)
 
     def value_labels(self) -> list[str]:
-        """Return the labels of the values."""
         low, high = self.span
         if self.starts is None:
             return [str(value) for value in range(low, high + 1)]
@@ -217,16 +206,13 @@ class IntegerColumn(NumberColumn):
         return np.asarray(np.clip(kept // step, first, last))
 
     def values_at(self, points: Codes, rng: np.random.Generator) -> pa.Array:
-        """Return the values at points."""
         return cells.to_arrow(points * (self.step or 1))
 
     @property
     def heap_points(self) -> Codes:
-        """The points of the heaps."""
         return self.to_points(np.array(self.heaps, dtype=np.int64))
 
     def heaps_at(self, points: Codes) -> tuple[int, ...]:
-        """Return points as values that ``heaps`` takes."""
         return tuple((points * (self.step or 1)).tolist())
 
     def _beyond(self) -> str:
@@ -260,14 +246,12 @@ class NumericColumn(NumberColumn):
 
     @property
     def span(self) -> tuple[float, float]:
-        """Smallest and largest value that the column can hold."""
         if self.is_unlearnt:
             return super().span
         return self.bin_edges[0], self.bin_edges[-1]
 
     @property
     def places(self) -> int | None:
-        """Decimal places of all values."""
         return self.decimals
 
     @cached_property
@@ -301,7 +285,6 @@ class NumericColumn(NumberColumn):
 
     @property
     def num_values(self) -> int:
-        """Number of values or bins."""
         return self.private_bins or len(self.bin_edges) - 1
 
     def _check_ends(self) -> None:
@@ -345,7 +328,6 @@ class NumericColumn(NumberColumn):
 
     @property
     def summary(self) -> str:
-        """The range and the bins."""
         if self.is_unlearnt:
             return TO_BE_LEARNT
         low, high = self.bin_edges[0], self.bin_edges[-1]
@@ -362,12 +344,10 @@ class NumericColumn(NumberColumn):
 
     @property
     def bin_ends(self) -> tuple[float, ...] | None:
-        """Ends of the bins."""
         return None if self.is_unlearnt else self.bin_edges
 
     @property
     def scale(self) -> Hashable:
-        """The scale of the codes."""
         return None if self.is_unlearnt else ("numeric", self.bin_edges)
 
     def ends(self, codes: Codes) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -378,7 +358,6 @@ class NumericColumn(NumberColumn):
         return edges[codes], np.append(np.nextafter(edges[1:-1], -np.inf), edges[-1])[codes]
 
     def read(self, values: pa.Array) -> Codes:
-        """Return the codes of cells."""
         numbers, readable = cells.as_numbers(values)
         edges = np.array(self.bin_edges)
         inside = np.clip(numbers, edges[0], edges[-1])
@@ -387,11 +366,9 @@ class NumericColumn(NumberColumn):
 
     @property
     def resolution(self) -> float:
-        """Distance between neighbouring amounts."""
         return 0.0 if self.decimals is None else self.units / 10**self.decimals
 
     def csv_texts(self, values: pa.Array) -> pa.Array:
-        """Return values as CSV has them."""
         exponent = max(map(abs, self.span)) >= 1e10 and self.fixed_decimals is None
         if self.decimals is not None and exponent:
             texts = values.cast(pa.decimal128(38, self.decimals)).cast(pa.string())
@@ -400,7 +377,6 @@ class NumericColumn(NumberColumn):
         return super().csv_texts(values)
 
     def from_amounts(self, amounts: NDArray[np.float64]) -> pa.Array:
-        """Return values for amounts; null for NaN."""
         if self.decimals is not None:
             steps = np.rint(amounts * 10**self.decimals / self.units)
             amounts = steps * self.units / 10**self.decimals
@@ -428,7 +404,6 @@ class NumericColumn(NumberColumn):
 
     @property
     def has_points(self) -> bool:
-        """Whether a point is one value."""
         return self.decimals is not None
 
     def point_ends(self, codes: Codes | None = None) -> tuple[Codes, Codes]:
@@ -440,7 +415,6 @@ class NumericColumn(NumberColumn):
         return codes * PARTS, codes * PARTS + PARTS - 1
 
     def to_points(self, numbers: NDArray[Any]) -> Codes:
-        """Return the points of values."""
         edges = np.array(self.bin_edges)
         kept = self._kept(numbers)
         codes = np.searchsorted(edges[:-1], kept, side="right") - 1
@@ -449,7 +423,6 @@ class NumericColumn(NumberColumn):
         return np.asarray(np.clip(steps, first[codes], last[codes]))
 
     def points_between(self, low: NDArray[Any], high: NDArray[Any]) -> tuple[Codes, Codes]:
-        """Return the first and the last point of intervals."""
         first, last = (np.rint(end / self.resolution).astype(np.int64) for end in (low, high))
         return first + (self._number(first) < low), last - (self._number(last) > high)
 
@@ -458,20 +431,17 @@ class NumericColumn(NumberColumn):
         return np.asarray(points * self.units / 10 ** (self.decimals or 0))
 
     def weigh_between(self, low: NDArray[Any], high: NDArray[Any]) -> NDArray[np.float64]:
-        """Return how likely values of a bin are in such intervals, up to a factor."""
         return (high - low) if self.grid is None else super().weigh_between(low, high)
 
     def draw_between(
         self, low: NDArray[Any], high: NDArray[Any], rng: np.random.Generator
     ) -> pa.Array:
-        """Draw a value in each of such intervals."""
         if self.grid is not None:
             return super().draw_between(low, high, rng)
         share = rng.random(low.shape)
         return pa.array(np.clip(low * (1 - share) + high * share, low, high))
 
     def positions(self, points: Codes) -> NDArray[np.float64]:
-        """Return where the points lie on the scale of the values."""
         if self.grid is not None:
             return super().positions(points)
         edges, (codes, parts) = np.array(self.bin_edges), np.divmod(points, PARTS)
@@ -479,7 +449,6 @@ class NumericColumn(NumberColumn):
         return np.asarray(low + (high - low) * (parts / PARTS))
 
     def values_at(self, points: Codes, rng: np.random.Generator) -> pa.Array:
-        """Return the values at points."""
         if self.grid is not None:
             return pa.array(self._number(points))
         edges, codes = np.array(self.bin_edges), points // PARTS
@@ -489,11 +458,9 @@ class NumericColumn(NumberColumn):
 
     @property
     def heap_points(self) -> Codes:
-        """The points of the heaps."""
         return self.to_points(np.array(self.heaps, dtype=np.float64))
 
     def heaps_at(self, points: Codes) -> tuple[float, ...]:
-        """Return points as values that ``heaps`` takes."""
         return tuple(self._number(points).tolist())
 
     def _beyond(self) -> str:

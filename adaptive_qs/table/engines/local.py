@@ -18,17 +18,10 @@ import pyarrow as pa
 from adaptive_qs.domain import Domain
 from adaptive_qs.errors import AdaptiveQsError, DataError, InputError, ResourceExceeded, reason
 from adaptive_qs.machine import StepProgress
-from adaptive_qs.table import coded
+from adaptive_qs.table import coded, engines
 from adaptive_qs.table.cells import MixedCells, redacted, split_chunks, unreadable_column
 from adaptive_qs.table.coded import BlockEngine, CodedTable, Codes, code_dtype
 from adaptive_qs.table.encode import coded_chunks, sum_rows, unchanged
-from adaptive_qs.table.engines import (
-    CHECKS,
-    DEFAULT_ENGINE,
-    CountingEngine,
-    EngineOptions,
-    open_engine,
-)
 from adaptive_qs.table.files import temporary_folder
 from adaptive_qs.table.read import Cells, Chunk, Rows, Source, name_source, open_source
 from adaptive_qs.table.schema import Schema
@@ -41,8 +34,8 @@ SPOOL_BYTES = 2**24
 
 @contextmanager
 def preflight(
-    name: str, source: Any, rows: int, domain: Domain, options: EngineOptions
-) -> Iterator[EngineOptions]:
+    name: str, source: Any, rows: int, domain: Domain, options: engines.EngineOptions
+) -> Iterator[engines.EngineOptions]:
     """Yield the options for an engine on a table, after everything that would stop it was checked.
 
     So it is refused before anything is spent on learning. A cluster stays connected in the context.
@@ -57,20 +50,22 @@ def preflight(
         options.check_held(rows)
     if options.scheduler is None:
         _check_disk(name, rows, domain, options)
-    if name in CHECKS:
-        with CHECKS[name](source, rows, options) as connected:
+    if name in engines.CHECKS:
+        with engines.CHECKS[name](source, rows, options) as connected:
             yield connected
         return
     one = Schema.parse({"a": 1})
     row = CodedTable.from_codes(one.domain(), [np.zeros(1, dtype=np.uint8)])
-    with open_engine(name, row, one, options):
+    with engines.open_engine(name, row, one, options):
         pass
     yield options
 
 
-def _check_disk(name: str, rows: int, domain: Domain, options: EngineOptions) -> None:
+def _check_disk(name: str, rows: int, domain: Domain, options: engines.EngineOptions) -> None:
     row_bytes = sum(code_dtype(size).itemsize for size in domain.sizes)
-    if name == "memory" or (name == DEFAULT_ENGINE and rows * row_bytes <= options.rows_bytes):
+    if name == "memory" or (
+        name == engines.DEFAULT_ENGINE and rows * row_bytes <= options.rows_bytes
+    ):
         return
     folder = temporary_folder(options.temp_folder)
     if shutil.disk_usage(folder).free < rows * row_bytes + SPARE_BYTES:
@@ -98,7 +93,7 @@ class Spool(Rows):
     """
 
     def __init__(
-        self, table: Any, schema: Schema, options: EngineOptions, keeps: bool, sums: bool
+        self, table: Any, schema: Schema, options: engines.EngineOptions, keeps: bool, sums: bool
     ) -> None:
         self.table = table
         self.keeps, self.sums = keeps, sums
@@ -386,10 +381,10 @@ class StoredBlocks:
 def _open(
     source: Any,
     schema: Schema,
-    options: EngineOptions,
+    options: engines.EngineOptions,
     progress: StepProgress | None,
-    name: str = DEFAULT_ENGINE,
-) -> Iterator[CountingEngine]:
+    name: str = engines.DEFAULT_ENGINE,
+) -> Iterator[engines.CountingEngine]:
     """Open an engine: "memory" refuses rows that do not fit, "stream" puts all on disk."""
     most_bytes = {"memory": np.inf, "stream": 0}.get(name, options.rows_bytes)
     check_rows = options.check_held if name == "memory" else options.check_rows
@@ -407,17 +402,17 @@ open_memory, open_stream = partial(_open, name="memory"), partial(_open, name="s
 
 
 def open_auto(
-    source: Any, schema: Schema, options: EngineOptions, progress: StepProgress | None
+    source: Any, schema: Schema, options: engines.EngineOptions, progress: StepProgress | None
 ) -> Any:
     """Open an engine with codes in memory while they fit, then on disk; Dask with a scheduler."""
-    name = engine_for(DEFAULT_ENGINE, options)
-    if name != DEFAULT_ENGINE:
-        return open_engine(name, source, schema, options, progress)
+    name = engine_for(engines.DEFAULT_ENGINE, options)
+    if name != engines.DEFAULT_ENGINE:
+        return engines.open_engine(name, source, schema, options, progress)
     return _open(source, schema, options, progress)
 
 
-def engine_for(name: str, options: EngineOptions) -> str:
+def engine_for(name: str, options: engines.EngineOptions) -> str:
     """Return "dask" for the default engine if a scheduler is given."""
-    if name == DEFAULT_ENGINE and options.scheduler is not None:
+    if name == engines.DEFAULT_ENGINE and options.scheduler is not None:
         return "dask"
     return name
