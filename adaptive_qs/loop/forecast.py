@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial, reduce
-from itertools import combinations, islice
+from itertools import chain, combinations, count, islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -42,6 +42,7 @@ from adaptive_qs.loop.loop import Measured, Precisions, choose_rounds
 from adaptive_qs.loop.planner import Errors, assumed_shares, initial_share, one_way_plan
 from adaptive_qs.pages.words import join_first
 from adaptive_qs.residual import ReferenceModel, ResidualEstimate
+from adaptive_qs.table.columns.binned import RangeColumn
 from adaptive_qs.workload.workload import Workload
 
 if TYPE_CHECKING:
@@ -53,8 +54,9 @@ if TYPE_CHECKING:
 # The values of a column are as frequent as 1, 1/2, 1/3, ... (Zipf's law). Combinations of columns
 # differ from what is known of each column by ``DEPENDENCE`` of the rows (L1) on average in half of
 # all tables: the logarithm is a sum of normal variables of the table, of the columns and of the
-# combination. Pairs that the schema ties depend by ``TIED`` instead. What is hidden of an unmeasured pair falls with the path of measured pairs that
-# joins its columns. Such loops differ in these variables and in the noise of the selection.
+# combination. Pairs of numbers, and those that a schema ties, depend more. What is hidden of an
+# unmeasured pair falls with the path of measured pairs that joins its columns. Such loops differ in
+# these variables and in the noise of the selection.
 #
 # How often that comes true: ``results/forecast.csv``, by ``scripts/speed/forecast.py``.
 
@@ -64,13 +66,13 @@ ten tables it is 0.6 between means, and 1.1 on average between the pairs of a ta
 IMPLIED = 0.55
 """Part of the dependence of two columns that a path of two measured pairs shows; of k pairs it is
 the power k − 1. In ten tables the median is 0.56, 0.26 and 0.19 for two to four pairs."""
-TIED, TIED_SPREAD = 0.8, 0.3
-"""Mean dependence of the pairs that a schema ties (:func:`tied_pairs`), in half of 107 tables of R,
-of 348 that have five columns and 800 rows, and its standard deviation by pair (of the logarithm).
-Other pairs of these tables have a fourth of it."""
+NUMBERS, TIED, TIED_SPREAD = 0.28, 0.8, 0.3
+"""Dependence in the place of ``DEPENDENCE`` of two numbers, and of a pair that the schema ties (see
+:func:`assumed_dependence`), with the standard deviation by tied pair (of the logarithm). Medians of
+301 and 107 tables of R, of 348 that have five columns and 800 rows; pairs without numbers: 0.13."""
 LEAST_CODES, EDGES, NEAR = 16, 32, 0.15
-"""Codes that numbers have at least to be tied by their names or bins; parts of equal size in which
-bins are compared; and the largest part of the bins that lies otherwise (Kolmogorov and Smirnov)."""
+"""Codes that numbers have at least, parts of equal size in which their bins are compared, and the
+largest part that lies elsewhere in bins that are alike (distance of Kolmogorov and Smirnov)."""
 RUNS, LEAST_RUNS = 15, 3
 """Loops that are run: fewer if together they would have more than ``MOST_ROUNDS``."""
 MOST_ROUNDS = 2_000
@@ -110,7 +112,7 @@ class LoopForecast:
     """Forecast of what a run of this budget measures, and of the columns it leaves unconnected.
 
     It selects by AIM's rule, whichever rule the settings name. Without a ``schema``, which has the
-    workload's columns, no pair is tied.
+    workload's columns, all pairs are assumed to depend alike.
     """
 
     workload: Workload
@@ -139,10 +141,9 @@ class LoopForecast:
         return MeasuredForecast(*middle, least, most, self._unconnected(found))
 
     def _unconnected(self, loops: Iterable[Iterable[Clique]]) -> tuple[str, ...]:
-        left, names = Counter[int](), self.workload.domain.names
-        for number, measured in enumerate(loops, 1):
-            left.update(self.combined.difference(*measured))
-        return tuple(names[i] for i in sorted(left) if left[i] >= PROBABLE * number)
+        names, loop_left = self.workload.domain.names, [self.combined.difference(*m) for m in loops]
+        left = Counter(chain.from_iterable(loop_left))
+        return tuple(names[i] for i in sorted(left) if left[i] >= PROBABLE * len(loop_left))
 
     def warnings(self, rows: int) -> tuple[str, ...]:
         """Return one line about the columns of a table of about ``rows`` rows, if there are any."""
@@ -178,8 +179,8 @@ class LoopForecast:
             error = mean_error(shares, rows, candidates, left)
             domain = with_levels(domain, model, candidates, error)
             left -= look_rho(len(pairs_to_look_at(domain, candidates)), rows, left)
-        tied = tied_pairs(self.schema) if self.schema is not None else frozenset[Clique]()
-        return _Start(rows, _Choices(self.workload, domain, kept, tied), first, left)
+        assumed = {} if self.schema is None else assumed_dependence(self.schema)
+        return _Start(rows, _Choices(self.workload, domain, kept, assumed), first, left)
 
     def _loops(self, rows: int) -> Iterator[Iterable[tuple[Clique, tuple[int, ...]]]]:
         """Yield what each loop measures of several columns: the columns, and groups of each."""
@@ -187,9 +188,9 @@ class LoopForecast:
         if opened:
             yield [(clique, shape(clique)) for clique in maximal_cliques(opened)]
             return
-        start, taken = self._start(rows), list[Any]()
-        yield (taken.append(one) or one for one in self._measured(start, 0, 0.5))
-        runs = min(max(MOST_ROUNDS // max(len(taken), 1), LEAST_RUNS), RUNS) // 2 * 2 + 1
+        start, taken = self._start(rows), count()
+        yield (one for one, _ in zip(self._measured(start, 0, 0.5), taken))
+        runs = min(max(MOST_ROUNDS // max(next(taken), 1), LEAST_RUNS), RUNS) // 2 * 2 + 1
         for seed, share in enumerate(np.linspace(0.1, 0.9, runs).tolist()):
             if seed != runs // 2:
                 yield self._measured(start, seed + 1, share)
@@ -280,7 +281,8 @@ class _AssumedWorld:
 class _Choices:
     """What a loop chooses from, whatever the budget and the number of rows.
 
-    ``kept`` is the share of the noise variance of a column that smoothing leaves.
+    ``kept`` is the share of the noise variance of a column that smoothing leaves, ``assumed`` as
+    :func:`assumed_dependence`.
     """
 
     def __init__(
@@ -288,9 +290,9 @@ class _Choices:
         workload: Workload,
         domain: Domain,
         kept: Mapping[Clique, float],
-        tied: frozenset[Clique],
+        assumed: Mapping[Clique, float],
     ) -> None:
-        self.domain, self._tied = domain, tied
+        self.domain, self._assumed = domain, assumed
 
         def cost(residual: Clique) -> float:
             return measurement_cost(domain, residual) * kept.get(residual, 1.0)
@@ -329,9 +331,8 @@ class _Choices:
     def assume_differences(self, chance: np.random.Generator, dependence: float) -> Array:
         """Draw how far each candidate is from what its columns tell (share of the rows).
 
-        Combinations have the mean ``dependence``, but none is above 1; columns have 0. Pairs that
-        are tied have the median ``TIED`` by ``DEPENDENCE`` of it, but none is above 2(1 − 1/n) for
-        columns of n codes or more.
+        Combinations have the mean ``dependence``, or as much more as is assumed of them, but none
+        is above 2(1 − 1/n), where n is their least number of codes. Columns have 0.
         """
         even = (np.arange(len(self.domain)) + 0.5) / len(self.domain)
         strengths = COLUMN_SPREAD * chance.permutation(ndtri(even))
@@ -339,11 +340,11 @@ class _Choices:
         means = [2 * strengths[[*columns]].mean() for columns in several]
         drawn = np.exp(means + PAIR_SPREAD * chance.normal(size=len(several)))
         found = np.zeros(len(self.every.cliques))
-        for columns, one in zip(several, np.minimum(drawn * dependence / drawn.mean(), 1.0)):
-            if columns in self._tied:
-                one = TIED / DEPENDENCE * dependence * math.exp(TIED_SPREAD * chance.normal())
-                one = min(one, 2 - 2 / min(map(self.domain.sizes.__getitem__, columns)))
-            found[self._same[columns]] = one
+        for columns, one in zip(several, (drawn / drawn.mean()).tolist()):
+            mean = self._assumed.get(columns, DEPENDENCE)
+            one = math.exp(TIED_SPREAD * chance.normal()) if mean == TIED else one
+            most = 2 - 2 / min(self.domain.sizes[i] for i in columns)
+            found[self._same[columns]] = min(one * dependence * mean / DEPENDENCE, most)
         return found
 
     def implied(self, joined: Array) -> Array:
@@ -410,30 +411,33 @@ def _assumed_columns(domain: Domain, precisions: Mapping[Clique, float], rows: f
     return Estimates(ReferenceModel(domain, shares, estimates))
 
 
-def tied_pairs(schema: Schema) -> frozenset[Clique]:
-    """Return the pairs of columns that the schema ties: by a rule, or as numbers of one kind.
+def assumed_dependence(schema: Schema) -> dict[Clique, float]:
+    """Return how much pairs of columns likely depend, ``NUMBERS`` or ``TIED``, for what is public.
 
-    Two columns of at least ``LEAST_CODES`` ordered values are of one kind if their names differ in
-    digits alone, where not all names do, or if at most ``NEAR`` of their codes begin elsewhere.
+    Numbers are columns of at least ``LEAST_CODES`` codes with a scale. A pair is tied by a rule, or
+    if both are numbers of one kind: their names differ in digits alone, where not all names do, or
+    at most ``NEAR`` of their codes begin elsewhere.
     """
     columns = schema.columns
-    position = {column.name: i for i, column in enumerate(columns)}
     stems = [re.sub(r"\d+", "#", column.name) for column in columns]
     starts = dict[int, Array]()
     for i, column in enumerate(columns):
-        size = 0 if column.is_unlearnt or not column.has_order else column.num_values
-        if size >= LEAST_CODES:
+        size = column.num_values
+        if isinstance(column, RangeColumn) and not column.is_unlearnt and size >= LEAST_CODES:
             starts[i] = column.ends(np.arange(1, EDGES) * size // EDGES)[0].astype(np.float64)
 
-    def alike(a: int, b: int) -> bool:
+    def tied(a: int, b: int) -> bool:
         if stems[a] == stems[b] and len({*stems}) > 1:
             return True
         every = np.concatenate([starts[a], starts[b]])
         below = [np.searchsorted(starts[i], every, side="right") for i in (a, b)]
-        same = columns[a].type == columns[b].type != "categorical"
+        same = columns[a].type == columns[b].type
         return bool(same and abs(below[0] - below[1]).max() <= NEAR * EDGES)
 
-    found = {pair for pair in combinations(starts, 2) if alike(*pair)}
+    found: dict[Clique, float]
+    found = {pair: TIED if tied(*pair) else NUMBERS for pair in combinations(starts, 2)}
+    place = {column.name: i for i, column in enumerate(columns)}
     for cells in () if schema.ruleset is None else schema.ruleset.cells:
-        found |= {*combinations(sorted(position[name] for name in cells.names), 2)}
-    return frozenset(found)
+        ends = sorted(place[name] for name in cells.names)
+        found |= dict.fromkeys(combinations(ends, 2), TIED)
+    return found

@@ -3,13 +3,14 @@
     python -m scripts.speed.forecast --data FOLDER [--only TABLE]
 
 Each table of FOLDER (<name>/<name>.csv of codes with domain.json beside it), whole and cut to few
-rows, each of FOLDER/raw by the schema that `schema init` proposes, and each made-up kind is run at three epsilons with fresh noise, all 2-way marginals,
-and compared with the forecast for its number of rows. Writes results/forecast.*: marginals measured
-and forecast, with the range that is foreseen; columns left unconnected, forecast to be, and both;
-at one epsilon the processor seconds of a whole run in this process, with those of starting one,
-and their estimate. Recall is both/left, precision both/forecast; ``near`` is the share of runs
-whose marginals are within a quarter of the forecast, ``inside`` of those in its range, ``timely``
-of those whose seconds are within a factor of 2. The numbers are of all rows, earlier ones too.
+rows, each of FOLDER/raw by the schema that `schema init` proposes, and each made-up kind is run at
+three epsilons with fresh noise, all 2-way marginals, and compared with the forecast for its number
+of rows. Writes results/forecast.*: marginals measured and forecast, with the range that is
+foreseen; columns left unconnected, forecast to be, and both; at one epsilon the processor seconds
+of a whole run in this process, with those of starting one, and their estimate. Recall is both/left,
+precision both/forecast; ``near`` is the share of runs whose marginals are within a quarter of the
+forecast, ``inside`` of those in its range, ``timely`` of those whose seconds are within a factor of
+2. The numbers are of all rows, earlier ones too.
 """
 
 from __future__ import annotations
@@ -89,9 +90,7 @@ def main(
     print(numbers)
 
 
-def tables(
-    folder: Path, only: list[str] | None
-) -> Iterator[tuple[str, CodedTable, Schema | None]]:
+def tables(folder: Path, only: list[str] | None) -> Iterator[tuple[str, CodedTable, Schema | None]]:
     """Real tables, those of codes also with few rows, and made-up ones; some with a schema."""
 
     def chosen(name: str) -> bool:
