@@ -141,9 +141,16 @@ class LoopForecast:
         return MeasuredForecast(*middle, least, most, self._unconnected(found))
 
     def _unconnected(self, loops: Iterable[Iterable[Clique]]) -> tuple[str, ...]:
-        names, loop_left = self.workload.domain.names, [self.combined.difference(*m) for m in loops]
-        left = Counter(chain.from_iterable(loop_left))
-        return tuple(names[i] for i in sorted(left) if left[i] >= PROBABLE * len(loop_left))
+        """Return the columns that are probably left; those of which as much is known, alike."""
+        domain, weights = self.workload.domain, self.workload.column_weights
+        left = [self.combined.difference(*measured) for measured in loops]
+        kind = {}
+        for i in self.combined:
+            others = sorted(mean for pair, mean in self._assumed.items() if i in pair)
+            kind[i] = domain.sizes[i], round(float(weights[i]), 9), *others
+        columns, number = Counter(kind.values()), Counter(kind[i] for i in chain(*left))
+        named = (i for i in kind if number[kind[i]] >= PROBABLE * columns[kind[i]] * len(left))
+        return tuple(domain.names[i] for i in sorted(named))
 
     def warnings(self, rows: int) -> tuple[str, ...]:
         """Return one line about the columns of a table of about ``rows`` rows, if there are any."""
@@ -164,6 +171,10 @@ class LoopForecast:
         several = [{i for i in clique if sizes[i] > 1} for clique in self.workload.cliques]
         return frozenset(i for clique in several if len(clique) > 1 for i in clique)
 
+    @cached_property
+    def _assumed(self) -> Mapping[Clique, float]:
+        return {} if self.schema is None else assumed_dependence(self.schema)
+
     def _start(self, rows: int) -> _Start:
         domain = self.workload.domain
         first, initial, codes = _initial_precisions(self.workload, self.rho, rows)
@@ -179,8 +190,7 @@ class LoopForecast:
             error = mean_error(shares, rows, candidates, left)
             domain = with_levels(domain, model, candidates, error)
             left -= look_rho(len(pairs_to_look_at(domain, candidates)), rows, left)
-        assumed = {} if self.schema is None else assumed_dependence(self.schema)
-        return _Start(rows, _Choices(self.workload, domain, kept, assumed), first, left)
+        return _Start(rows, _Choices(self.workload, domain, kept, self._assumed), first, left)
 
     def _loops(self, rows: int) -> Iterator[Iterable[tuple[Clique, tuple[int, ...]]]]:
         """Yield what each loop measures of several columns: the columns, and groups of each."""
