@@ -201,8 +201,6 @@ def _parameters(model: Any) -> Mapping[str, Any]:
     return {each.name: each.default for each in fields(model) if each.init}
 
 
-def split_names(text: Any, example: str) -> list[str]:
+def split_names(text: str) -> list[str]:
     """Return the parts of a text between commas."""
-    if not isinstance(text, str):
-        raise InputError(f'{shown(text)} is no text. Use text such as "{example}".')
     return [part.strip(" `") for part in text.split(",") if text]

@@ -20,20 +20,8 @@ from adaptive_qs.answering.api import answer, check_answers
 from adaptive_qs.answering.measure import answer_batches, answer_sets
 from adaptive_qs.answering.plan import Batch as Work
 from adaptive_qs.arguments import check_choice
+from adaptive_qs.audit import tables as neighbours
 from adaptive_qs.audit.replay import AuditReport, Check, Run, compare, record
-from adaptive_qs.audit.tables import (
-    FORMS,
-    KINDS,
-    Pair,
-    Rows,
-    Types,
-    keyed,
-    neighbour_pairs,
-    set_pairs,
-    stand_in,
-    unit_pair,
-    write_rows,
-)
 from adaptive_qs.errors import ResourceExceeded
 from adaptive_qs.machine import PhaseClock, StepProgress, memory_bytes
 from adaptive_qs.privacy.budget import Budget
@@ -293,7 +281,9 @@ def audit(
         differing = _differing(described, roomy[0].target.unit, Path(name), rng)
         for done, (what, tables) in enumerate(islice(differing, pairs)):
             # Not in step with the kinds of tables and rows: each comes in every form, in time.
-            form = list(FORMS)[(3 * done + done // len(KINDS)) % len(FORMS)]
+            form = list(neighbours.FORMS)[
+                (3 * done + done // len(neighbours.KINDS)) % len(neighbours.FORMS)
+            ]
             sources, seen = _in_form(tables, form, described, Path(name)), report.moved
             for publisher in tight if done % 2 else roomy:
                 where = f"{publisher.name} at rho {publisher.target.rho:g}: {what}, as {form}"
@@ -320,21 +310,21 @@ def _plan(
 
 def _differing(
     schema: TableSet, unit: Unit, folder: Path, rng: np.random.Generator
-) -> Iterator[tuple[str, dict[str, Pair]]]:
+) -> Iterator[tuple[str, dict[str, neighbours.Pair]]]:
     """Yield a name and the tables that differ by a unit; with rows if they are read as tables."""
     if schema.is_set:
-        yield from set_pairs(schema, unit.replaced, folder, rng)
+        yield from neighbours.set_pairs(schema, unit.replaced, folder, rng)
     alone = schema.tables[schema.root]
-    pairs = neighbour_pairs(stand_in(alone), folder, rng)
+    pairs = neighbours.neighbour_pairs(neighbours.stand_in(alone), folder, rng)
     if unit != ROWS:
-        pairs = (unit_pair(pair, unit, rng) for pair in pairs)
+        pairs = (neighbours.unit_pair(pair, unit, rng) for pair in pairs)
     for pair in pairs:
         if (pair.here and pair.there) or not (alone.open_columns or alone.person):
             yield pair.name, {schema.root: pair}
 
 
 def _in_form(
-    pairs: Mapping[str, Pair], form: str, schema: TableSet, folder: Path
+    pairs: Mapping[str, neighbours.Pair], form: str, schema: TableSet, folder: Path
 ) -> list[Callable[[], Source]]:
     """Return makers of the two sources, each of all tables."""
     made = {name: _tables_in_form(pair, form, schema, name, folder) for name, pair in pairs.items()}
@@ -350,23 +340,23 @@ def _make_set(makers: Mapping[str, Callable[[], Source]]) -> Source:
 
 
 def _tables_in_form(
-    pair: Pair, form: str, schema: TableSet, name: str, folder: Path
+    pair: neighbours.Pair, form: str, schema: TableSet, name: str, folder: Path
 ) -> list[Callable[[], Source]]:
     """Return makers of two tables; of their codes, if one of them has no rows."""
     own, tables = schema.tables[name], (pair.here, pair.there)
     if not all(tables):
         return [partial(_codes, rows, own, folder) for rows in tables]
     keys = schema.key_columns(name) if schema.is_set else [own.person] if own.person else []
-    types, place = Types(keyed(own, keys, pair), *tables), folder / name
+    types, place = neighbours.Types(neighbours.keyed(own, keys, pair), *tables), folder / name
     place.mkdir(mode=0o700, exist_ok=True)
-    return [partial(FORMS[form], rows, types, place) for rows in tables]
+    return [partial(neighbours.FORMS[form], rows, types, place) for rows in tables]
 
 
-def _codes(rows: Rows, schema: Schema, folder: Path) -> CodedTable:
+def _codes(rows: neighbours.Rows, schema: Schema, folder: Path) -> CodedTable:
     if not rows:  # which no file can hold
         domain = schema.domain()
         return CodedTable.from_codes(domain, np.zeros((len(domain), 0), dtype=np.int64))
-    path = write_rows(rows, schema.names, folder, delimiter=schema.delimiter)
+    path = neighbours.write_rows(rows, schema.names, folder, delimiter=schema.delimiter)
     return read_table(path, schema)
 
 

@@ -25,18 +25,7 @@ from adaptive_qs.ledger.book import LedgerBook
 from adaptive_qs.ledger.entries import Recovered
 from adaptive_qs.privacy.budget import LedgerPosition
 from adaptive_qs.privacy.events import Cost, Event, Transcript
-from adaptive_qs.release.bundle import (
-    ANSWERS_MEMBER,
-    CHARGES,
-    MEMBERS,
-    Bundle,
-    charges_text,
-    digest_of_statement,
-    manifest_path,
-    read_sidecar,
-    sidecar_text,
-    table_path,
-)
+from adaptive_qs.release import bundle as bundles
 from adaptive_qs.release.facts import total_cost
 from adaptive_qs.release.page import build_pages
 from adaptive_qs.release.statement import MANIFEST, Manifest, Statement, versions
@@ -159,16 +148,16 @@ def read_released(path: Path, max_memory: int | str | None = None) -> Released:
     """
     if is_zipfile(path):
         return _bundle(path, max_memory)
-    if exists(path) and exists(manifest_path(path)):
-        return _sidecar(path, manifest_path(path), path, max_memory)
-    return _sidecar(path, path, table_path(path), max_memory)
+    if exists(path) and exists(bundles.manifest_path(path)):
+        return _sidecar(path, bundles.manifest_path(path), path, max_memory)
+    return _sidecar(path, path, bundles.table_path(path), max_memory)
 
 
 def _bundle(path: Path, max_memory: int | str | None) -> Released:
     with open_archive(path, "release bundle", max_memory) as archive:
         if SET_MEMBER in archive.names:
             return _set(archive, path)
-        bundle = Bundle.read(archive, path)
+        bundle = bundles.Bundle.read(archive, path)
         digests, faults, members = _members(archive, bundle)
         faults = faults or _repacked(path, members.items())
     return Released(path, bundle.manifest, digests, bundle.events, tuple(faults))
@@ -199,14 +188,14 @@ def _repacked(path: Path, members: Members) -> list[str]:
 
 
 def _members(
-    archive: ArchiveReader, bundle: Bundle
+    archive: ArchiveReader, bundle: bundles.Bundle
 ) -> tuple[dict[str, str], list[str], dict[str, Any]]:
     """Compare the members of a bundle with what they follow from.
 
     Return the SHA-256 of the members that a program reads, contradictions, and the members as
     written.
     """
-    digests = {name: archive.sha256(name) for name in MEMBERS}
+    digests = {name: archive.sha256(name) for name in bundles.MEMBERS}
     faults = []
     pages = build_pages(bundle)
     for name, fresh in pages.items():
@@ -214,7 +203,7 @@ def _members(
             faults.append(f"{name} is missing")
         elif archive.sha256(name) != compute_sha256([fresh.encode()]):
             faults.append(f"{name} does not follow from the rest{_versions(bundle.manifest)}")
-    more = sorted(set(archive.names) - {*MEMBERS, *pages})
+    more = sorted(set(archive.names) - {*bundles.MEMBERS, *pages})
     faults += [f"{more[0]!a} is no part of a release"] if more else []
     return digests, faults, {**pages, **bundle.texts(), **bundle.arrays()}
 
@@ -222,7 +211,7 @@ def _members(
 def _sidecar(
     named: Path, manifest: Path, table: Path | None, max_memory: int | str | None
 ) -> Released:
-    content = read_sidecar(manifest, max_memory)
+    content = bundles.read_sidecar(manifest, max_memory)
     sha256 = content.pop("sha256", None)
     more: dict[str, Any] = {}
     found = None if table is None or not exists(table) else _sha256(table)
@@ -239,7 +228,7 @@ def _sidecar(
             f"{manifest}: is no statement of a release: it is damaged or was edited"
         ) from None
     faults = (fault, *released.faults) if differs else released.faults
-    text = sidecar_text(released.statement, **more, sha256=sha256)
+    text = bundles.sidecar_text(released.statement, **more, sha256=sha256)
     if _sha256(manifest) != compute_sha256([text.encode()]):
         faults += ("its statement is not as it was written, byte for byte",)
     unchecked = () if found else (f"the {what} next to it: no such file",)
@@ -248,7 +237,7 @@ def _sidecar(
 
 def _answers(named: Path, content: dict[str, Any], sha256: str) -> Released:
     answers = AnswersManifest.model_validate(content)
-    digests = {MANIFEST: digest_of_statement(answers), ANSWERS_MEMBER: sha256}
+    digests = {MANIFEST: bundles.digest_of_statement(answers), bundles.ANSWERS_MEMBER: sha256}
     return Released(named, answers, digests, answers.charges)
 
 
@@ -282,8 +271,8 @@ def _table(named: Path, content: dict[str, Any]) -> tuple[Released, dict[str, An
     related = statement.protects.related
     folder = "" if related is None else f"{related.table}/"
     digests = {
-        folder + MANIFEST: digest_of_statement(statement),
-        folder + CHARGES: compute_sha256([charges_text(events).encode()]),
+        folder + MANIFEST: bundles.digest_of_statement(statement),
+        folder + bundles.CHARGES: compute_sha256([bundles.charges_text(events).encode()]),
     }
     redrawn = "that the table was drawn from the release: draw it again with its seed"
     released = Released(named, statement, digests, events, tuple(faults), (redrawn,))

@@ -9,21 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from adaptive_qs.cli import io
-from adaptive_qs.cli.options import (
-    FamilyOptions,
-    OutputOptions,
-    PrivateTable,
-    SchemaOptions,
-    check_distinct,
-    check_table,
-    chosen_formulas,
-    companions,
-    naming_queries,
-    private_inputs,
-    resumes,
-    with_sidecar,
-    workload_spec,
-)  # fmt: skip
+from adaptive_qs.cli import options as shared
 from adaptive_qs.errors import InputError
 from adaptive_qs.pages.words import counted
 from adaptive_qs.run.options import OUTPUT, AnswerOptions, MechanismOptions, Option
@@ -171,7 +157,7 @@ DEMO_OUT = Path("adult_answers.parquet")
 
 
 @dataclass(kw_only=True)
-class Options(OutputOptions, FamilyOptions, AnswerOptions, SchemaOptions):
+class Options(shared.OutputOptions, shared.FamilyOptions, AnswerOptions, shared.SchemaOptions):
     """The options of `answer`."""
 
     demo: Annotated[bool, Option(
@@ -185,23 +171,23 @@ class Options(OutputOptions, FamilyOptions, AnswerOptions, SchemaOptions):
     )] = 0.95  # fmt: skip
 
 
-def answer(data: PrivateTable = None, *, options: Options) -> None:
+def answer(data: shared.PrivateTable = None, *, options: Options) -> None:
     """Answer counting queries about a private table, each with a standard error and an interval.
 
     Protects one row: neighbouring tables differ by adding or removing one row. If the schema names
     a person column, protects all rows of a person (--rows-per-person). Everything is checked before
     any budget is spent. The output file is created after the last answer.
     """
-    source, schema, options, replacing = private_inputs(data, options, DEMO_OUT)
+    source, schema, options, replacing = shared.private_inputs(data, options, DEMO_OUT)
     out, confidence = options.out, options.confidence
     if out is None:
         raise InputError("No output file is set. Use --out, such as --out a.parquet.")
-    spec = workload_spec(options.workload, options.ways, options.queries)
-    kind = chosen_formulas(options.formulas, schema)
-    inputs = [source, schema, options.workload, *companions(options)]
-    check_distinct(with_sidecar(out), inputs)
-    replacing = replacing or resumes(out, options)
-    check_table(out, replacing)
+    spec = shared.workload_spec(options.workload, options.ways, options.queries)
+    kind = shared.chosen_formulas(options.formulas, schema)
+    inputs = [source, schema, options.workload, *shared.companions(options)]
+    shared.check_distinct(shared.with_sidecar(out), inputs)
+    replacing = replacing or shared.resumes(out, options)
+    shared.check_table(out, replacing)
 
     from adaptive_qs.answering.api import check_answers, read_answers
     from adaptive_qs.answering.measure import interval_factor
@@ -209,7 +195,7 @@ def answer(data: PrivateTable = None, *, options: Options) -> None:
 
     interval_factor(confidence)
     described = Schema.load(schema, options.max_memory)
-    with naming_queries(options.queries), io.progress_bars() as clock:
+    with shared.naming_queries(options.queries), io.progress_bars() as clock:
         checked = check_answers(described, spec, options, clock)
         io.show_warnings(checked, schema)
         answers = read_answers(checked, source, clock)

@@ -23,8 +23,8 @@ from adaptive_qs.cli.options import (
     workload_spec,
 )  # fmt: skip
 from adaptive_qs.errors import InputError
-from adaptive_qs.machine import PhaseClock, plan_workers
-from adaptive_qs.run.options import OUTPUT, MachineOptions, Option
+from adaptive_qs.machine import PhaseClock
+from adaptive_qs.run.options import OUTPUT, EvaluateOptions, Option, read_options
 from adaptive_qs.table.files import atomic_writer
 
 if TYPE_CHECKING:
@@ -39,37 +39,14 @@ def _html_path(name: str, path: Path) -> Path:
     return path
 
 
-MODELS, NOT_ACCEPTED = "Models", 5
-"""Panel of options, and the exit code if a criterion is not met."""
-SAME_NAMES = "compare", "accept", "disclose", "target", "repeats", "seed", "max_memory"
-"""Options that `adaptive_qs.evaluate` takes as they are."""
+NOT_ACCEPTED = 5
+"""The exit code if a criterion is not met."""
 
 
 @dataclass(kw_only=True)
-class Options(JsonOptions, ForceOptions, WorkloadOptions, MachineOptions, SchemaOptions):
+class Options(JsonOptions, ForceOptions, WorkloadOptions, EvaluateOptions, SchemaOptions):
     """The options of `evaluate`."""
 
-    rule: Annotated[list[str] | None, Option(
-        'Rule to check, such as "start <= end" or "city determines country". Repeat the option '
-        "for more rules.", "TEXT")] = None  # fmt: skip
-    compare: Annotated[str, Option(
-        "Means and medians to show first, such as 'price by district, tips by vendor'.", "TEXT"
-    )] = ""  # fmt: skip
-    accept: Annotated[Path | None, Option(
-        "Criteria with limits that were fixed beforehand. If one is not met, the exit code is 5.",
-        "FILE")] = None  # fmt: skip
-    disclose: Annotated[str, Option(
-        "Columns that somebody may know, such as 'age, sex, district': what they disclose.",
-        "COLUMNS")] = ""  # fmt: skip
-    target: Annotated[str | None, Option(
-        "Train models that predict this column on either table, and test them on true rows.",
-        "COLUMN", MODELS)] = None  # fmt: skip
-    repeats: Annotated[int, Option(
-        "Splits that models are trained and tested on.", "N", MODELS)] = 5  # fmt: skip
-    seed: Annotated[int, Option("Seed of the splits and the models.", "N", MODELS)] = 0
-    release: Annotated[Path | None, Option(
-        "Release bundle of SYNTHETIC, for its privacy promise and for what was measured.", "FILE",
-        default="the statement next to SYNTHETIC")] = None  # fmt: skip
     report: Annotated[Path | None, Option(
         "Also write one self-contained HTML page, for the owner only.", "FILE", OUTPUT,
         check=_html_path)] = None  # fmt: skip
@@ -179,15 +156,14 @@ def _compare(private: Path, synthetic: Path, options: Options, clock: PhaseClock
     from adaptive_qs.evaluation.evaluation import evaluate as compare
     from adaptive_qs.table.schema import Schema
 
-    threads = plan_workers(options.workers)
+    given = [each.name for each in read_options(EvaluateOptions)]
     released = _describe_released(private, synthetic, options.release)
     assert options.schema is not None
     schema = Schema.load(options.schema, options.max_memory)
     clock.start("read")
     result = compare(
         private, synthetic, schema, workload_spec(options.workload, options.ways),
-        rules=options.rule or (), release=options.release, workers=threads,
-        progress=clock, **io.pick(options, *SAME_NAMES),
+        progress=clock, **io.pick(options, *given),
     )  # fmt: skip
     return result if released is None else replace(result, notes=(*result.notes, released))
 
@@ -215,7 +191,7 @@ def _describe_released(true: Path, synthetic: Path, release: Path | None) -> str
 # Sets of tables.
 
 ONE_TABLE = (
-    "workload", "ways", "rule", "compare", "accept", "disclose", "target", "release",
+    "workload", "ways", "rules", "compare", "accept", "disclose", "target", "release",
 )  # fmt: skip
 """Options that sets of tables have no use for."""
 
@@ -223,9 +199,9 @@ ONE_TABLE = (
 def _evaluate_set(true: Path | None, synthetic: Path | None, options: Options) -> None:
     if true is None or synthetic is None:
         raise InputError("no SYNTHETIC was given: name two folders or databases, the private first")
-    for name in ONE_TABLE:
-        if getattr(options, name) != getattr(Options(), name):
-            raise InputError(f"--{name} is for one table, and the schema has several: remove it")
+    for each in read_options(Options):
+        if each.name in ONE_TABLE and getattr(options, each.name) != each.default:
+            raise InputError(f"{each.flag} is for one table, and the schema has several: remove it")
 
     from adaptive_qs.evaluation.keys import evaluate_set
     from adaptive_qs.table.joined import locate_tables

@@ -10,18 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from adaptive_qs.cli import io
-from adaptive_qs.cli.options import (
-    OutputOptions,
-    PrivateTable,
-    SchemaOptions,
-    check_distinct,
-    chosen_formulas,
-    companions,
-    private_inputs,
-    resumes,
-    with_sidecar,
-    workload_spec,
-)  # fmt: skip
+from adaptive_qs.cli import options as shared
 from adaptive_qs.cli.outputs import Outputs, Written
 from adaptive_qs.errors import InputError
 from adaptive_qs.pages.words import counted
@@ -191,7 +180,7 @@ LONG_PASS = 1.0
 
 
 @dataclass(kw_only=True)
-class DrawOptions(OutputOptions):
+class DrawOptions(shared.OutputOptions):
     """How a table is drawn from a release."""
 
     rows: Annotated[int | None, Option(
@@ -211,7 +200,7 @@ OUT_HELP = (
 
 
 @dataclass(kw_only=True)
-class Options(DrawOptions, SynthesizeOptions, SchemaOptions):
+class Options(DrawOptions, SynthesizeOptions, shared.SchemaOptions):
     """The options of `synthesize`."""
 
     ways: Annotated[str | None, Option(
@@ -225,7 +214,7 @@ class Options(DrawOptions, SynthesizeOptions, SchemaOptions):
     )] = None  # fmt: skip
 
 
-def synthesize(data: PrivateTable = None, *, options: Options) -> None:
+def synthesize(data: shared.PrivateTable = None, *, options: Options) -> None:
     """Turn a private table, or a set of tables that keys relate, into synthetic ones.
 
     Protects one row: neighbouring tables differ by adding or removing one row. If the schema names
@@ -234,7 +223,7 @@ def synthesize(data: PrivateTable = None, *, options: Options) -> None:
     is checked before any budget is spent. The release is saved when all measurements are done; the
     tables are saved after fitting.
     """
-    source, path, options, replacing = private_inputs(data, options, DEMO_OUT)
+    source, path, options, replacing = shared.private_inputs(data, options, DEMO_OUT)
 
     from adaptive_qs.table.tables import TableSet
 
@@ -243,7 +232,7 @@ def synthesize(data: PrivateTable = None, *, options: Options) -> None:
     tables = _locate_tables(source, schema)
     inputs = [source, *tables.values(), path]
     replacing, renewing = _check_outputs(outputs, schema, inputs, options, replacing)
-    kind = chosen_formulas(options.formulas, path)
+    kind = shared.chosen_formulas(options.formulas, path)
 
     from adaptive_qs.release.release import chosen_seed
     from adaptive_qs.run.tables import synthesize as spend
@@ -285,13 +274,15 @@ def _check_outputs(
     """Refuse outputs that cannot be written; return whether tables and release replace files."""
     if outputs.out is None and outputs.release is None:
         raise InputError("No output file is set. Use --out, --release or both.")
-    known = [*inputs, options.workload, *companions(options)]
-    check_distinct(outputs.files, known)
-    begun = [path for path in outputs.tables.values() if any(map(exists, with_sidecar(path)))]
-    replacing |= bool(begun) and all(resumes(path, options) for path in begun)
+    known = [*inputs, options.workload, *shared.companions(options)]
+    shared.check_distinct(outputs.files, known)
+    begun = [
+        path for path in outputs.tables.values() if any(map(exists, shared.with_sidecar(path)))
+    ]
+    replacing |= bool(begun) and all(shared.resumes(path, options) for path in begun)
     renewing = options.force
     if outputs.release is not None:
-        renewing |= resumes(outputs.release, options)
+        renewing |= shared.resumes(outputs.release, options)
     outputs.check(replacing, renewing, schema)
     return replacing, renewing
 
@@ -301,7 +292,7 @@ def _check(schema: TableSet, path: Path, options: Options) -> CheckedRun[Tables]
     from adaptive_qs.run.memory import check_table_rows
     from adaptive_qs.run.tables import check_tables
 
-    spec = workload_spec(options.workload, options.ways)
+    spec = shared.workload_spec(options.workload, options.ways)
     checked = check_tables(schema, replace(options, workload=spec))
     if options.rows is not None:
         check_rows(options.rows)

@@ -38,7 +38,7 @@ def refuse_distance(text: str) -> None:
 
 def parse_disclosed(text: str, names: Sequence[str]) -> Clique:
     """Return the positions of the columns that a text such as "age, sex, district" names."""
-    found = dict.fromkeys(split_names(text, "age, sex, district"))
+    found = dict.fromkeys(split_names(text))
     for name in found:
         if name not in names:
             refuse_distance(name)

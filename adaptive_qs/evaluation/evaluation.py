@@ -33,6 +33,7 @@ from adaptive_qs.privacy.unit import ROWS
 from adaptive_qs.release.bundle import Bundle, manifest_path, read_sidecar
 from adaptive_qs.release.drawing import Contradiction, contradictions
 from adaptive_qs.release.statement import Manifest, Statement, versions
+from adaptive_qs.run.options import EvaluateOptions, with_options
 from adaptive_qs.table.encode import resolve_schema
 from adaptive_qs.table.schema import Schema
 
@@ -305,22 +306,14 @@ def _plain(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
+@with_options(EvaluateOptions)
 def evaluate(
     true: Any,
     synthetic: Any,
     schema: Any = None,
     workload: ComparedSource = None,
     *,
-    rules: str | Rule | Iterable[str | Rule] = (),
-    compare: str = "",
-    accept: str | Path | Mapping[str, Any] | None = None,
-    disclose: str = "",
-    target: str | None = None,
-    repeats: int = 5,
-    release: str | Path | Bundle | None = None,
-    seed: int = 0,
-    workers: int | None = None,
-    max_memory: int | str | None = None,
+    options: EvaluateOptions,
     progress: PhaseProgress | None = None,
 ) -> Evaluation:
     """Compare a synthetic table with the true one; the result is for the owner only.
@@ -330,16 +323,7 @@ def evaluate(
         synthetic: the synthetic table, likewise.
         schema: a :class:`Schema`, a path or parsed JSON; by default that of ``release``.
         workload: a number of ways, a workload, its file or its content; by default 2 ways.
-        rules: that the owner knows to hold, such as "start <= end".
-        compare: what is shown first, such as "price by district, tips by vendor".
-        accept: limits that were fixed beforehand: a file of criteria, or its content.
-        disclose: columns that somebody may know, such as "age, sex, district".
-        target: the column that models learn to predict; no models are trained without one.
-        repeats: splits that models are trained and tested on.
-        release: the release of the synthetic table; by default the statement next to its file.
-        seed: of splits and models; it protects nothing.
-        workers: threads, by default one for every core; results do not depend on it.
-        max_memory: ceiling of the process's memory while a release is read.
+        options: The options, each as a keyword.
         progress: called with a phase, steps done and steps in all.
 
     Raises:
@@ -347,21 +331,23 @@ def evaluate(
         DataError: a table cannot be read, or does not fit the schema.
         ResourceExceeded: queries on a set of attributes take too much memory.
     """
-    threads, settings = plan_workers(workers), ModelSettings(target, seed, repeats)
-    described = _resolve_schema(schema, release, true, max_memory)
+    settings = ModelSettings(options.target, options.seed, options.repeats)
+    threads, max_memory = plan_workers(options.workers), options.max_memory
+    described = _resolve_schema(schema, options.release, true, max_memory)
     marginals, queries = resolve_compared(workload, described.domain())
-    declared = _resolve_rules(rules, described)
-    compared = [pair for each in (*described.compare, compare) for pair in parse_compared(each)]
-    limits = () if accept is None else load_criteria(accept, described)
-    known = parse_disclosed(disclose, described.names)
-    promised = find_promise(release, synthetic, described, max_memory)
+    declared = _resolve_rules(options.rules or (), described)
+    named = (*described.compare, options.compare)
+    compared = [pair for each in named for pair in parse_compared(each)]
+    limits = () if options.accept is None else load_criteria(options.accept, described)
+    known = parse_disclosed(options.disclose, described.names)
+    promised = find_promise(options.release, synthetic, described, max_memory)
     unit = ROWS if promised.statement is None else promised.statement.protects
     one_each = unit.person is not None and unit.rows == 1
     if one_each:
         true = _one_row_each(true, described, max_memory)
     pair = TablePair.of(true, synthetic, described, progress)
-    options = marginals, promised, settings, queries, declared, compared, limits, known, threads
-    found = run_checks(Comparison(pair, described, *options, progress), one_each)
+    how = marginals, promised, settings, queries, declared, compared, limits, known, threads
+    found = run_checks(Comparison(pair, described, *how, progress), one_each)
     return replace(found, notes=(*found.notes, *filter(None, [promised.limitation])))
 
 

@@ -332,7 +332,7 @@ def compare_groups(comparison: Comparison) -> GroupFacts:
 
 def parse_compared(text: str) -> list[tuple[str, str]]:
     """Return the columns named in a text such as "price by district, tips by vendor"."""
-    parts = (each.partition(" by ") for each in split_names(text, "price by district"))
+    parts = (each.partition(" by ") for each in split_names(text))
     return [(number.strip(" `"), by.strip(" `")) for number, _, by in parts]
 
 

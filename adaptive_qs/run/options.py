@@ -30,8 +30,8 @@ from adaptive_qs.table.engines import DEFAULT_ENGINE, ENGINES
 M = TypeVar("M")
 C = TypeVar("C", bound=Any)
 
-BUDGET, OUTPUT, MACHINE = "Privacy budget", "Output", "Machine"
-PANELS = (None, BUDGET, "Models", OUTPUT, MACHINE)
+BUDGET, MODELS, OUTPUT, MACHINE = "Privacy budget", "Models", "Output", "Machine"
+PANELS = (None, BUDGET, MODELS, OUTPUT, MACHINE)
 """Sections of the help, in their order; None is the first one."""
 DEFAULT_GAP = 1e-4
 """Relative gap of the squared error at which solvers stop."""
@@ -403,3 +403,31 @@ class AnswerOptions(MechanismOptions, CostOptions, RunOptions):
 @dataclass(kw_only=True)
 class PlanOptions(MechanismOptions, MachineOptions, PublicRows, CostOptions, BudgetOptions):
     """The options of a plan of answers, which reads no table."""
+
+
+@dataclass(kw_only=True)
+class EvaluateOptions(MachineOptions):
+    """The options of a comparison of one table."""
+
+    rules: Annotated[list[str] | Any | None, Option(
+        'Rule to check, such as "start <= end" or "city determines country". Repeat the option '
+        "for more rules.", "TEXT", flag="--rule", python="Several are a list.")] = None  # fmt: skip
+    compare: Annotated[str, Option(
+        "Means and medians to show first, such as 'price by district, tips by vendor'.", "TEXT"
+    )] = ""  # fmt: skip
+    accept: Annotated[Any, Option(
+        "Criteria with limits that were fixed beforehand. If one is not met, the exit code is 5.",
+        "FILE", read=Path, python="Their content is accepted, too.")] = None  # fmt: skip
+    disclose: Annotated[str, Option(
+        "Columns that somebody may know, such as 'age, sex, district': what they disclose.",
+        "COLUMNS")] = ""  # fmt: skip
+    target: Annotated[str | None, Option(
+        "Train models that predict this column on either table, and test them on true rows.",
+        "COLUMN", MODELS)] = None  # fmt: skip
+    repeats: Annotated[int, Option(
+        "Splits that models are trained and tested on.", "N", MODELS)] = 5  # fmt: skip
+    seed: Annotated[int, Option("Seed of the splits and the models.", "N", MODELS)] = 0
+    release: Annotated[Any, Option(
+        "Release bundle of SYNTHETIC, for its privacy promise and for what was measured.", "FILE",
+        default="the statement next to SYNTHETIC", read=Path,
+        python="A Release is accepted, too.")] = None  # fmt: skip

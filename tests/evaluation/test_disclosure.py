@@ -108,7 +108,7 @@ def test_only_a_table_of_copies_lets_values_be_guessed():
     [
         ("distance", "Distances to the closest record are not reported: "),
         ("sex, day", "names 'day', which is no column"),
-        (["sex"], "is no text"),
+        (["sex"], "Use a text"),
     ],
 )
 def test_others_are_refused_in_one_line(known, message):
