@@ -109,11 +109,7 @@ class Domain:
         return {name: i for i, name in enumerate(self.names)}
 
     def clique(self, names: Iterable[str]) -> Clique:
-        """Return the clique of these attribute names.
-
-        Raises:
-            SchemaError: an unknown name, or one given twice.
-        """
+        """Return the clique of these attribute names; SchemaError if one is unknown or twice."""
         names = tuple(names)
         for name in names:
             if name not in self._positions:

@@ -123,6 +123,9 @@ CITIES = [
 ]
 EXAMPLES["DeclaredRule"] = {"version": 1, "columns": CITIES, "rules": [RULE]}
 EXAMPLES |= {name: {"version": 1, "columns": [WITH_HEAPS]} for name in ("Counted", "Ending")}
+DAYS = {**COLUMNS["DatetimeColumn"], "granularity": "day"}
+HOURS = {"name": "seen_hour", "type": "part", "of": "seen", "unit": "hour"}
+EXAMPLES["PartColumn"] = {"version": 1, "columns": [DAYS, HOURS]}
 EXAMPLES["GeneratedColumn"] = {
     "version": 1,
     "columns": [COLUMNS["BooleanColumn"]],

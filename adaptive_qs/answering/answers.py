@@ -257,8 +257,7 @@ class Answers:
     def to_arrow(self, confidence: float = 0.95) -> pa.Table:
         """Return all answers as a pyarrow table.
 
-        Raises:
-            ResourceExceeded: If they exceed the maximum memory; nothing is spent.
+        Raise ResourceExceeded if they exceed the maximum memory; nothing is spent.
         """
         with self._delivering():
             return self._table(confidence)

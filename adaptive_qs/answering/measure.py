@@ -191,11 +191,7 @@ def _groups(
 
 
 def divide_units(mechanism: Mechanism, units: int) -> list[int]:
-    """Divide units among measurements by their shares.
-
-    Raises:
-        InputError: If a measurement gets less than ``LEAST_UNITS``.
-    """
+    """Divide units among measurements by their shares; InputError below ``LEAST_UNITS``."""
     count = mechanism.num_measurements
     shares = [mechanism.measurement(number).share for number in range(count)]
     if min(shares) * units < LEAST_UNITS:

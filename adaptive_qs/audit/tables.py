@@ -117,11 +117,11 @@ class Types:
 
     def __init__(self, schema: Schema, *tables: Rows) -> None:
         """Find the types for the columns of a schema with these rows."""
-        self.names, self.delimiter = schema.names, schema.delimiter
-        self._columns = schema.columns
+        self._columns, self.delimiter = schema.own_columns, schema.delimiter
+        self.names = [column.name for column in self._columns]
         self._common = [
             _common_type(column, {row[i] for rows in tables for row in rows} - {*column.missing})
-            for i, column in enumerate(schema.columns)
+            for i, column in enumerate(self._columns)
         ]
 
     def arrow(self, rows: Rows) -> pa.Table:
@@ -327,13 +327,13 @@ def _neighbours(
     added = to_rows(np.array(list(drawn.values())), schema, folder, rng)
     yield from ((what, [*rows, row]) for what, row in zip(drawn, added))
     yield "text among numbers more", [*rows, [Verbatim(cell) for cell in rows[0]]]
-    strange = [column.cell_of_other_type() for column in schema.columns]
+    strange = [column.cell_of_other_type() for column in schema.own_columns]
     if any(cell is not None for cell in strange):
         yield "values of another type more", [*rows, _replaced(rows[0], strange)]
-    outside = [column.undeclared_cell() for column in schema.columns]
+    outside = [column.undeclared_cell() for column in schema.own_columns]
     if any(cell is not None for cell in outside):
         yield "values outside the schema more", [*rows, _replaced(rows[0], outside)]
-    missing = [column.missing[-1] if column.missing else None for column in schema.columns]
+    missing = [column.missing[-1] if column.missing else None for column in schema.own_columns]
     if any(cell is not None for cell in missing):
         yield "missing values more", [*rows, _replaced(rows[0], missing)]
     less = rng.integers(len(rows))
@@ -365,7 +365,7 @@ MOST_BELOW = 2_000
 
 def keyed(schema: Schema, keys: Sequence[str], pair: Pair) -> Schema:
     """Return the schema with the columns of keys that follow the other cells of the rows."""
-    columns = list(schema.columns)
+    columns = list(schema.own_columns)
     for place, key in enumerate(keys, start=len(columns)):
         values = tuple(dict.fromkeys(row[place] for row in (*pair.here, *pair.there)))
         columns.append(listed_column(key, values))
@@ -485,4 +485,4 @@ def _add_keys(
 
 
 def _list_keys(schema: TableSet, name: str, rows: Rows) -> list[str]:
-    return [row[len(schema.tables[name].columns)] for row in rows]
+    return [row[len(schema.tables[name].own_columns)] for row in rows]

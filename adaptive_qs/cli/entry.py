@@ -96,8 +96,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def parse(words: Sequence[str]) -> Callable[[], int | None] | int:
     """Return the requested command, or an exit code if nothing is left to do (--help).
 
-    Raises:
-        AdaptiveQsError: If help cannot be printed, or shell completion cannot be installed.
+    Raise AdaptiveQsError if help cannot be printed, or shell completion cannot be installed.
     """
     program = commands(words[0] if words and words[0] in COMMANDS else None)
     try:

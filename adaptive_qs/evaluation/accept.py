@@ -239,8 +239,7 @@ class Criteria(BaseModel, extra="forbid", strict=True):
 def load_criteria(source: str | Path | Mapping[str, Any], schema: Schema) -> Sequence[Criterion]:
     """Return the criteria of a file or of its parsed JSON.
 
-    Raises:
-        InputError: they cannot be read, or name a column that the schema does not have.
+    Raise InputError if they cannot be read, or name a column that the schema does not have.
     """
     named = "criteria" if isinstance(source, Mapping) else str(source)
     content = source if isinstance(source, Mapping) else read_json(source, InputError)

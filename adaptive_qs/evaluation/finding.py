@@ -54,7 +54,7 @@ def found_rules(
     """
     if (rows := min(joint.true_rows, MOST_ROWS)) < LEAST_CHANCES:
         return ()
-    views = [_View(joint.pair, schema, column, rows) for column in schema.columns]
+    views = [_View(joint.pair, schema, column, rows) for column in schema.own_columns]
     orders = _orders(joint, schema)
     equal = {frozenset(rule.names) for rule, _ in orders if " = " in rule.text}
     keys = [each for each in _dependencies(views) if frozenset(each.names) not in equal]
@@ -103,7 +103,7 @@ def _listed_columns(
     joint: JointCodes, schema: Schema, as_float: bool = False
 ) -> Iterator[ColumnBase]:
     """Yield numbers in bins that a category determines, with lists of values, or ``as_float``."""
-    views = [_View(joint.pair, schema, column, joint.true_rows) for column in schema.columns]
+    views = [_View(joint.pair, schema, column, joint.true_rows) for column in schema.own_columns]
     keys = [v for v in views if not v.column.measured and len(v.occupied) <= MOST_KEYS]
     for view in views:
         column = view.column
@@ -135,8 +135,8 @@ def _dependencies(views: Sequence[_View]) -> list[rules.Determination]:
             del found[left, right]
     direct = [(i, j) for i, j in found if not any({(i, k), (k, j)} <= {*found} for k in single)]
     best = sorted(direct, key=lambda pair: -found[pair])[:MOST_TRIED]
-    names = [view.column.name for view in views]
-    return [rules.Determination((i,), j, (names[i], names[j])) for i, j in best]
+    place, names = [view.place for view in views], [view.column.name for view in views]
+    return [rules.Determination((place[i],), place[j], (names[i], names[j])) for i, j in best]
 
 
 def _limits(views: Sequence[_View], determined: Collection[str]) -> Iterator[rules.Predicate]:
@@ -160,7 +160,7 @@ class _View:
     """Rows of one column.
 
     Attributes:
-        column, name: the column, and its name as rules have it.
+        column, name, place: the column, its name as rules have it, and its position in the domain.
         codes: shape (rows,).
         amounts: of the cells, or the least ones of their bins; NaN if missing. None for labels.
         exact: whether the cells have these amounts.
@@ -169,8 +169,8 @@ class _View:
 
     def __init__(self, pair: TablePair, schema: Schema, column: ColumnBase, rows: int) -> None:
         self.column, self.name, self.schema = column, written(column.name), schema
-        place = pair.domain.names.index(column.name)
-        self.codes = pair.true.columns[place][:rows].astype(np.int64)
+        self.place = pair.domain.names.index(column.name)
+        self.codes = pair.true.columns[self.place][:rows].astype(np.int64)
         values = rules.row_values(pair, 0, column, slice(rows))
         self.missing, self.known = values.missing, values.known
         self.amounts: NDArray[np.float64] | None = None

@@ -41,6 +41,8 @@ from adaptive_qs.pages.words import (
     significant,
 )
 from adaptive_qs.table.columns.base import MISSING, ColumnBase
+from adaptive_qs.table.columns.part import PARTS as WEEKS
+from adaptive_qs.table.columns.part import find_parts
 from adaptive_qs.table.schema import Schema
 
 Codes = NDArray[np.integer]
@@ -55,8 +57,7 @@ LEAST_ROWS = 10
 # Groups by hour, weekday and month.
 
 PARTS = {
-    "hour": [f"{hour:02}:00" for hour in range(24)],
-    "weekday": ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"],
+    **WEEKS,
     "month": ["January", "February", "March", "April", "May", "June", "July", "August",
               "September", "October", "November", "December"],
 }  # fmt: skip
@@ -100,9 +101,10 @@ def group_by_codes(pair: TablePair, schema: Schema, position: int) -> Grouping:
 def _number_parts(moments: Numbers, part: str) -> Codes:
     missing = np.isnan(moments)
     seconds = np.where(missing, 0, moments).astype(np.int64)
-    number = seconds // 3_600 % 24 if part == "hour" else (seconds // DAY + 3) % 7
     if part == "month":
         number = seconds.astype("M8[s]").astype("M8[M]").astype(np.int64) % 12
+    else:
+        number = find_parts(seconds, part)
     return np.where(missing, len(PARTS[part]), number)
 
 
@@ -308,7 +310,7 @@ def compare_groups(comparison: Comparison) -> GroupFacts:
     parts = list(list_parts(pair, schema))
     few = [group_by_codes(pair, schema, k) for k in range(len(schema.columns))]
     groups = parts + [few[k] for k, margin in enumerate(pair.margins[0])
-                      if 1 < np.count_nonzero(margin)
+                      if not schema.columns[k].part_of and 1 < np.count_nonzero(margin)
                       <= (FEW_NUMBERS if schema.columns[k].measured else MOST_GROUPS)]  # fmt: skip
     v, names = associate(comparison.pairs).cramers_v[0], schema.names
     pairs = [(i, by) for i, by in product(values, groups)

@@ -303,10 +303,8 @@ def find_target(true: CodedTable, name: str) -> Target:
     """Return the column of this name as a target.
 
     Codes in fewer than 10 true rows do not count. An ordered column with more than 10 codes in
-    use is grouped into up to 4 classes of about equally many true rows.
-
-    Raises:
-        DataError: the column is unknown, has one class only, or too many.
+    use is grouped into up to 4 classes of about equally many true rows. Raise DataError if the
+    column is unknown, has one class only, or too many.
     """
 
     def refuse(reason: str) -> DataError:

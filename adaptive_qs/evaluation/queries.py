@@ -234,12 +234,9 @@ def query_error(
     workers: int = 1,
     progress: StepProgress | None = None,
 ) -> QueryError:
-    """Return the error of all queries of a workload.
+    """Return the error of all queries of a workload; raise as :func:`check_queries`.
 
     Each thread holds one set of attributes at a time, as the difference of its two marginals.
-
-    Raises:
-        ResourceExceeded: a set has more than 2^22 cells or values.
     """
     check_queries(workload)
     sets = _list_sets(workload)
@@ -263,11 +260,7 @@ def query_error(
 
 
 def check_queries(workload: QueryWorkload) -> None:
-    """Refuse queries that would take too much memory.
-
-    Raises:
-        ResourceExceeded: a set has more than 2^22 cells or values.
-    """
+    """Raise ResourceExceeded for queries on a set of more than 2^22 cells or values."""
     for part, index in _list_sets(workload):
         values = math.prod(max(math.prod(q.shape), count_queries(q)) for q in part.queries(index))
         if values > MAX_DENSE_CELLS:

@@ -279,11 +279,7 @@ def impossible_rows(
 
 
 def parse_rule(text: str, schema: Schema) -> Rule:
-    """Parse a rule, in the grammar of those that a schema declares.
-
-    Raises:
-        InputError: it is no rule on the columns of the schema.
-    """
+    """Parse a rule, as a schema declares it; InputError if it is none on the schema's columns."""
     meaning = grammar.parse_rule(text, schema.by_name)
     if isinstance(meaning, conditions.Limits):
         raise InputError(f"rule {text!r} needs its table: declare it in the schema")

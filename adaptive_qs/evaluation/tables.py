@@ -59,8 +59,7 @@ class TablePair:
     ) -> Self:
         """Read two files, data frames or coded tables.
 
-        Raises:
-            DataError: one of them is missing, has no rows, or does not fit the schema.
+        Raise DataError if one of them is missing, has no rows, or does not fit the schema.
         """
         names = [c.name for c in schema.columns if c.measured and not exactly_coded(c)]
         first, amounts = _read(true, schema, "true", progress, names)
@@ -194,26 +193,14 @@ class JointCodes:
 
     def ranks(self, clique: Clique) -> tuple[Cells, int]:
         """Return the same with numbers of the occupied cells only, in the order of their codes."""
-        return ranked(
-            row_numbers([self.codes[i] for i in clique], [self.sizes[i] for i in clique])[0]
-        )
-
-
-def row_numbers(
-    columns: Sequence[NDArray[np.integer]], sizes: Sequence[int], most: int = 2**62
-) -> tuple[Cells, int]:
-    """Return a number for each row, in the order of its codes, and the bound of the numbers.
-
-    Numbers are replaced by their ranks if their bound exceeds ``most``.
-    """
-    numbers: Cells = np.zeros(len(columns[0]), dtype=np.int64)
-    bound = 1
-    for codes, size in zip(columns, sizes):
-        if bound * size > most:
-            numbers, bound = ranked(numbers)
-        numbers = numbers * size + codes
-        bound *= size
-    return numbers, bound
+        numbers: Cells = np.zeros(self.rows, dtype=np.int64)
+        bound = 1
+        for i in clique:
+            if bound * self.sizes[i] > 2**62:
+                numbers, bound = ranked(numbers)
+            numbers = numbers * self.sizes[i] + self.codes[i]
+            bound *= self.sizes[i]
+        return ranked(numbers)
 
 
 def in_batches(

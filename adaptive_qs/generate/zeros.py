@@ -21,6 +21,8 @@ Mask = NDArray[np.bool_]
 
 SCALINGS = 20
 """Rounds of iterative proportional fitting."""
+MOST_LISTED = 2**12
+"""Most values in the lists of a pair of attributes if some are of all values."""
 TRIES = 200
 """Largest number of values of a row that are changed until it is in no forbidden cell."""
 
@@ -128,7 +130,7 @@ class Pairs(NamedTuple):
 
     @classmethod
     def from_zeros(cls, zeros: Zeros) -> Pairs:
-        """Find pairs whose second attribute has at most four values on average."""
+        """Find pairs whose second attribute has few values next to the others."""
         width = max((len(zero.clique) for zero in zeros), default=0)
         pairs, lengths, values = [], [np.zeros(1, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
         lists, groups = 0, [0]
@@ -138,7 +140,7 @@ class Pairs(NamedTuple):
                 moved = np.moveaxis(zero.allowed, axis, -1)
                 listed = moved.reshape(-1, moved.shape[-1])
                 numbers = listed.sum(axis=1)
-                if moved.ndim < 2 or numbers.sum() > 4 * np.count_nonzero(numbers):
+                if moved.ndim < 2 or not _are_few(numbers, listed.shape[1]):
                     continue
                 rest = [i for i in zero.clique if i != second]
                 strides = np.cumprod([1, *moved.shape[-2:0:-1]])[::-1].tolist()
@@ -165,6 +167,17 @@ class Pairs(NamedTuple):
             first_of, second_of, other.reshape(shape), stride.reshape(shape), own, base, group,
             np.cumsum(every), np.concatenate(values), int(every.max()),
         )  # fmt: skip
+
+
+def _are_few(numbers: Integers, most: int) -> bool:
+    """Return whether lists have at most four values on average.
+
+    Those of all ``most`` values do not count if they are the minority, and not too many. They are
+    of codes that the table of a rule does not list.
+    """
+    if 2 * np.count_nonzero(numbers == most) < numbers.size and numbers.sum() <= MOST_LISTED:
+        numbers = numbers[numbers < most]
+    return bool(numbers.sum() <= 4 * np.count_nonzero(numbers))
 
 
 class Guard(NamedTuple):

@@ -70,13 +70,10 @@ class ColumnCosts:
 
 
 def column_costs(schema: Schema, cost: Cost) -> ColumnCosts:
-    """Divide the cost of learning among the open columns.
+    """Divide the cost of learning among the open columns; InputError if a share is empty.
 
     Bins and values have equal shares of ρ, ``BINS_WEIGHT`` times those of frequent values. Columns
     with private values have equal shares of δ.
-
-    Raises:
-        InputError: If a share is empty.
     """
     columns = [c for c in schema.columns if c.is_unlearnt]
     heaped = [c.name for c in schema.columns if c.counts_heaps]

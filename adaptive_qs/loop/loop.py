@@ -92,12 +92,9 @@ def run_loop(
 ) -> LoopResult:
     """Spend ``rho`` on the marginals that most improve the workload (Fuentes et al., Algorithm 4).
 
-    The mechanisms charge the budget that owns the table before anything is drawn. ``rho`` (zCDP) is
-    never exceeded. Nothing depends on ``workers``, threads that score candidates. ``strategies``
-    say how single columns are measured, from public quantities.
-
-    Raises:
-        BudgetExceeded: the ledger behind ``mechanisms`` holds less than ``rho``.
+    The mechanisms charge the budget that owns the table before anything is drawn, or raise
+    BudgetExceeded. ``rho`` (zCDP) is never exceeded. Nothing depends on ``workers``, threads that
+    score candidates. ``strategies`` say how single columns are measured, from public quantities.
     """
     budget = LoopBudget(rho, settings or LoopSettings())
     estimates = Estimates.uniform(table.domain, strategies, mechanisms.ledger.unit.replaced)

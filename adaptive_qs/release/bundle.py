@@ -376,25 +376,19 @@ def sidecar_text(statement: Statement, **more: Any) -> str:
     return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
 
 
-def write_manifest(
-    statement: Statement, table: str | Path, replace: bool = True, **more: Any
-) -> None:
-    """Write a statement next to a table, before the table itself appears.
-
-    ``more`` are fields of this table only, such as the seed that it was sampled with.
-    """
-    with atomic_writer(manifest_path(table), replace) as file:
-        file.write(sidecar_text(statement, **more).encode())
-
-
 @contextmanager
 def with_manifest(table: str | Path, replace: bool = True) -> Iterator[Callable[..., None]]:
-    """Yield :func:`write_manifest` for a table; without the table, remove its statement."""
+    """Yield what writes a statement next to a table, before the table itself appears.
+
+    It takes the statement, and fields of this table only, such as the seed that it was sampled
+    with. If the table does not appear, the statement is removed.
+    """
     written = False
 
     def write(statement: Statement, **more: Any) -> None:
         nonlocal written
-        write_manifest(statement, table, replace, **more)
+        with atomic_writer(manifest_path(table), replace) as file:
+            file.write(sidecar_text(statement, **more).encode())
         written = True
 
     try:
@@ -412,11 +406,9 @@ def digest_of_statement(statement: Statement) -> str:
 
 
 def read_sidecar(path: str | Path, max_memory: int | str | None = None) -> dict[str, Any]:
-    """Return the content of a sidecar, within a ceiling of the process's memory.
+    """Return the content of a sidecar; InputError if it is none, or was made by a newer version.
 
-    Raises:
-        InputError: it is not one, or was made by a newer version.
-        ResourceExceeded: reading it would take more memory.
+    Raise ResourceExceeded if reading it would take more than ``max_memory`` of the process.
     """
     try:
         content = read_json(path, InputError, memory_claims(max_memory))

@@ -112,11 +112,8 @@ class SampleRequest:
     ) -> SampleRequest:
         """Return the request of a condition.
 
-        ``ruled`` are columns, and which of their cells the rules of the schema leave.
-
-        Raises:
-            InputError: the condition is wrong or leaves no row, or it has more than ``MOST_BOXES``
-                parts.
+        ``ruled`` are columns, and which of their cells the rules of the schema leave. Raise
+        InputError if the condition is wrong, leaves no row, or has more than ``MOST_BOXES`` parts.
         """
         from adaptive_qs.generate.linked import MOST_BOXES
         from adaptive_qs.table.rule_sampling import Where  # few tables need these
@@ -195,7 +192,7 @@ class Drawing:
 
     def coded(self) -> CodedTable:
         """All rows in codes."""
-        if self.schema.rules:  # which hold between values
+        if self.schema.rules or self.schema.parts:  # which hold between values
             return read_table(self.table(), self.schema)
         return CodedTable.from_parts(self.schema.domain(), self.parts, self.rows)
 
@@ -258,15 +255,19 @@ class Drawing:
         places: Mapping[str, Array],
     ) -> pa.Table:  # fmt: skip
         codes = CodedTable.from_parts(self.schema.domain(), [rows], len(rows))
-        if (ruleset := self.schema.ruleset) is None:
+        ruleset = self.schema.ruleset
+        if ruleset is None and not (self.where and self.schema.parts):
             return decode(codes, self.schema, rng, drawers, places)
         from adaptive_qs.table.rule_sampling import drawn_under_rules
+        from adaptive_qs.table.rules import Ruleset
 
+        ruleset = ruleset or Ruleset.of(self.schema.own_columns, [])
         columns = dict(zip(self.schema.names, codes.columns))
         if self.where is not None:
             ruleset = ruleset.along_with(self.where.condition)
         try:
-            drawn, final_codes = drawn_under_rules(columns, ruleset, rng, drawers, places)
+            parts = self.schema.parts
+            drawn, final_codes = drawn_under_rules(columns, ruleset, rng, drawers, places, parts)
         except SchemaError:
             if self.where is None:
                 raise
@@ -275,7 +276,7 @@ class Drawing:
                 "another one"
             ) from None
         for place, name in enumerate(self.schema.names):
-            written[:, place] = final_codes[name]
+            written[:, place] = final_codes.get(name, codes.columns[place])
         return pa.table(drawn)
 
 

@@ -206,16 +206,9 @@ class Release(Bundle):
         for name, part in (build_pages(self) | self.texts() | self.arrays()).items():
             yield f"{folder}{name}", part
 
-    def sample(
-        self,
-        num_rows: int | None = None,
-        seed: int | None = None,
-        workers: int = 1,
-        progress: PhaseProgress | None = None,
-        where: str | None = None,
-    ) -> CodedTable:
-        """Return a synthetic table, in codes; see :meth:`draw`."""
-        return self.draw(num_rows, seed, workers, progress, where).coded()
+    def sample(self, *args: Any, **options: Any) -> CodedTable:
+        """Return a synthetic table, in codes; the arguments are as for :meth:`draw`."""
+        return self.draw(*args, **options).coded()
 
     def draw(
         self,
@@ -238,7 +231,10 @@ class Release(Bundle):
         drawers = build_drawers(schema.columns, lambda i: single_target(model, i).counts)
         if where is None:
             count = self.num_rows if num_rows is None else num_rows
-            parts = self._parts(count, seed, workers, progress)
+            parts = synthesize_rows(
+                model, self._measured_cliques, self.workload.weights, count, seed,
+                self._synthesis, plan_workers(workers), progress, self.zeros,
+            )  # fmt: skip
             checked = CheckedPages(parts, self.check(), seed)
             return Drawing(schema, count, checked, seed, stamp, drawers)
         return self._draw_selected(num_rows, seed, workers, progress, where, drawers)
@@ -386,14 +382,6 @@ class Release(Bundle):
     @property
     def _synthesis(self) -> SynthesisSettings:
         return SynthesisSettings(watched_cells=self.manifest.watched_cells)
-
-    def _parts(
-        self, num_rows: int, seed: int, workers: int, progress: PhaseProgress | None
-    ) -> Iterator[Rows]:
-        yield from synthesize_rows(
-            self.model(), self._measured_cliques, self.workload.weights, num_rows, seed,
-            self._synthesis, plan_workers(workers), progress, self.zeros,
-        )  # fmt: skip
 
 
 MOST_CELLS = 2**24

@@ -336,11 +336,6 @@ class Limits:
         return int(ROWS_SHARE * self.max_memory_bytes)
 
     @property
-    def opened_bytes(self) -> int:
-        """Maximum memory of a file while its rows are read, when nothing else is held."""
-        return self.max_memory_bytes - self.rows_bytes - PROCESS_BYTES
-
-    @property
     def solver_bytes(self) -> int:
         """Maximum memory of one problem while others are solved at the same time."""
         return max(0, self.max_memory_bytes - PROCESS_BYTES) // self.workers

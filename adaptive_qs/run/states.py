@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, cast
 from weakref import finalize
 
 from adaptive_qs.errors import AdaptiveQsError, BudgetExceeded, InputError, LedgerError, SpentNote
-from adaptive_qs.machine import Fault, PhaseClock, reach
+from adaptive_qs.machine import PROCESS_BYTES, Fault, PhaseClock, reach
 from adaptive_qs.privacy.budget import Budget, Ledger, check_process, this_process, warn_all
 from adaptive_qs.privacy.events import Cost
 from adaptive_qs.privacy.mechanisms import Mechanisms, audited
@@ -294,7 +294,9 @@ class ReadRun(Generic[W]):
         checked, schema = self.checked, self.checked.schema.tables[name]
         member, options = checked.members[name], checked.options
         how, learns = member.engine_options(options), bool(member.schema.open_columns)
-        check_held(table, member.work.limits.opened_bytes, (*schema.names, *schema.set_aside))
+        limits = member.work.limits
+        left = limits.max_memory_bytes - limits.rows_bytes - PROCESS_BYTES
+        check_held(table, left, (*schema.names, *schema.set_aside))
         if not isinstance(table, CodedTable):
             keeps = checked.schema.is_set or schema.person is not None
             sums = checked.book is not None

@@ -300,9 +300,8 @@ def tables_limits(
 def synthesize(read: ReadRun[Tables], clock: PhaseClock) -> tuple[SpendingRun[Tables], ReleaseSet]:
     """Spend the budget; return the run, to be finished after delivery, and its release.
 
-    Raises:
-        ResourceExceeded: If a table has more rows than can be counted.
-        LedgerError, BudgetExceeded: As for :meth:`ReadRun.begin`.
+    Raise ResourceExceeded if a table has more rows than can be counted, and as
+    :meth:`ReadRun.begin`.
     """
     schema, releases, left = read.checked.schema, dict[str, Release](), Fraction(1)
     with read, read.begin() as run:

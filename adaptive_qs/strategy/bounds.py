@@ -106,7 +106,7 @@ def known_fourier_diagonal(part: CenteredQueries) -> Array | None:
 
 def _known(part: CenteredQueries, forms: _Forms) -> Array | None:
     known = forms.get(type(part.queries))
-    return None if known is None or not part.is_axis else known(part.shape[0])
+    return None if known is None or len(part.queries.shape) > 1 else known(part.shape[0])
 
 
 # The error of any strategy on any subworkload, without a matrix larger than one part.

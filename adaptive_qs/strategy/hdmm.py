@@ -242,7 +242,9 @@ def solve_product(
     if whole is None:
         if max(products.sizes) > largest:
             raise ResourceExceeded(f"an attribute has more than {largest:,.0f} values to search")
-        axes = optimize_axes(products, settings, _solve_axis)
+        axes = optimize_axes(
+            products, settings, lambda gram, own, _: solve_axis(gram, own).strategy.factors[0]
+        )
         return TableMechanism(workload, clique, Strategy(tuple(axes)), bound)
     single = replace(settings, gap=math.expm1(math.log1p(settings.gap) / len(whole)))
     solutions = []
@@ -255,7 +257,3 @@ def solve_product(
     status = Status.OPTIMAL if objective <= best * (1 + settings.gap) else Status.STOPPED
     factors = tuple(factor for solution in solutions for factor in solution.strategy.factors)
     return TableMechanism(workload, clique, Strategy(factors), best, status)
-
-
-def _solve_axis(gram: Array, settings: SolverSettings, previous: Factor) -> Factor:
-    return solve_axis(gram, settings).strategy.factors[0]

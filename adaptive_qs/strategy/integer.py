@@ -345,8 +345,7 @@ LARGEST = 2**20
 class ColumnStrategy:
     """Integer queries that determine the residual of one column.
 
-    Raises:
-        ValueError: M is larger than it may be, does not sum to zero, or leaves something open.
+    Raise ValueError if M is too large, does not sum to zero, or leaves something open.
     """
 
     factor: GridFactor  # M, shape (queries, codes); every row sums to zero

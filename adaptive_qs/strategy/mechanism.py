@@ -80,8 +80,7 @@ class Mechanism(Protocol):
     def on_grid(self, grid_bits: int) -> Mechanism:
         """Return the mechanism with integer strategies of at most ``grid_bits`` bits together.
 
-        Raises:
-            ResourceExceeded: too many cells.
+        Raise ResourceExceeded if there are too many cells.
         """
 
     def answers(self, part: int, index: int, kept: Mapping[int, Array]) -> Array:
@@ -371,7 +370,8 @@ def _family_bound(queries: Queries) -> float:
 def may_be_solved(workload: QueryWorkload, settings: SolverSettings) -> bool:
     """Return whether the full problem may be within memory and time, judged by sizes."""
     cells = workload.domain.size(used_attributes(workload))
-    if cells > optimal.DENSE_CELLS or not optimal.dense_fits(cells, settings):
+    memory = optimal.DENSE_COPIES * 8 * cells**2
+    if cells > optimal.DENSE_CELLS or memory > settings.max_bytes:
         return False
     return _has_few_queries(workload, cells) or (
         workload.num_sets * cells**2 <= optimal.TRIED_WORK // optimal.GATHERED_COST
@@ -383,7 +383,11 @@ def solve_full(workload: QueryWorkload, settings: SolverSettings) -> TableMechan
     clique = used_attributes(workload)
     shape = workload.domain.shape(clique)
     if _has_few_queries(workload, math.prod(shape)):
-        solution = solve_rows(_weighted_rows(workload, clique), shape, settings)
+        rows = [
+            kron([factor.matrix() for factor in queries], math.sqrt(weight))[:, inner]
+            for weight, queries, inner in _sets_on_cells(workload, clique)
+        ]
+        solution = solve_rows(np.concatenate(rows), shape, settings)
     else:
         gram = full_gram(workload, clique)
         blocks = symmetric_blocks(lambda x: gram @ x, shape)
@@ -400,11 +404,3 @@ def solve_full(workload: QueryWorkload, settings: SolverSettings) -> TableMechan
 def _has_few_queries(workload: QueryWorkload, cells: int) -> bool:
     count = workload.num_queries
     return 2 * count <= cells and count**2 * cells <= optimal.TRIED_WORK
-
-
-def _weighted_rows(workload: QueryWorkload, clique: Clique) -> Array:
-    """Return all queries on the cells over ``clique`` times the roots of their weights, (m, N)."""
-    return np.concatenate([
-        kron([factor.matrix() for factor in queries], math.sqrt(weight))[:, inner]
-        for weight, queries, inner in _sets_on_cells(workload, clique)
-    ])  # fmt: skip

@@ -182,7 +182,7 @@ core, and five to fifteen are needed. Symmetry and few queries make larger table
 GATHERED_COST = 10
 """Multiply-adds that cost as much as gathering one entry of a Gram matrix from an attribute set."""
 
-_DENSE_COPIES = 9
+DENSE_COPIES = 9
 """Number of matrices over all cells that the dense solver holds in memory."""
 
 
@@ -191,11 +191,6 @@ def few_rows(count: int, cells: int, settings: SolverSettings) -> bool:
     copies = 6  # of the queries over all cells, in memory together
     fits = copies * 8 * count * cells <= settings.max_bytes
     return count < cells and fits and count**2 * cells <= DENSE_CELLS**3
-
-
-def dense_fits(cells: int, settings: SolverSettings) -> bool:
-    """Return whether the dense solver has room for a table of this size."""
-    return _DENSE_COPIES * 8 * cells**2 <= settings.max_bytes
 
 
 def check_queries(subworkload: Subworkload, settings: SolverSettings) -> None:
@@ -211,7 +206,7 @@ def check_queries(subworkload: Subworkload, settings: SolverSettings) -> None:
 def check_dense(shape: tuple[int, ...], settings: SolverSettings) -> None:
     """Refuse (ResourceExceeded) a Gram matrix to be made that does not fit even with symmetries."""
     cells = math.prod(shape)
-    needed = _DENSE_COPIES * 8 * cells**2
+    needed = DENSE_COPIES * 8 * cells**2
     if needed > settings.max_bytes:
         needs = f"{_bytes(needed)}, above the ceiling of {_bytes(settings.max_bytes)}"
         raise _refused(shape, needs)

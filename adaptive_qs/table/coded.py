@@ -70,8 +70,7 @@ class CodedTable:
     def from_codes(cls, domain: Domain, columns: Iterable[NDArray[np.integer[Any]]]) -> Self:
         """Return the table of integer codes of any type, checked and made compact.
 
-        Raises:
-            DataError: If a code lies outside its attribute, or the arrays do not fit the domain.
+        Raise DataError if a code lies outside its attribute, or arrays do not fit the domain.
         """
         arrays = [np.asarray(codes) for codes in columns]
         for i, (attribute, codes) in enumerate(zip(domain.attributes, arrays)):
@@ -91,8 +90,7 @@ class CodedTable:
     ) -> Self:
         """Build a table from parts with ``num_rows`` rows in total, each (rows, attributes).
 
-        Raises:
-            DataError: If the parts are not ``num_rows`` rows of codes of the domain.
+        Raise DataError if the parts are not ``num_rows`` rows of codes of the domain.
         """
         columns = [np.zeros(num_rows, dtype=code_dtype(n)) for n in domain.sizes]
         refusal = DataError(f"the parts of a table are not {num_rows:,} rows of its codes")

@@ -123,10 +123,8 @@ def _texts(cells: Cells) -> list[str]:
 def read_pairs(folder: Path, name: str) -> list[list[str]]:
     """Return the rows of the CSV file that holds the table of a rule, without its header.
 
-    The file must lie in the folder of the schema, since a release publishes the table.
-
-    Raises:
-        SchemaError: the file cannot be read, is too large, or lies in another folder.
+    The file must lie in the folder of the schema, since a release publishes the table. Raise
+    SchemaError if it does not, cannot be read, or is too large.
     """
     path = folder / name
     try:

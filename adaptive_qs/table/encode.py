@@ -321,10 +321,11 @@ def decode(
     """Return the table with values for its codes, which meet the rules of the schema.
 
     Numbers and moments are drawn from their bin or period, uniformly or by the ``drawers`` of their
-    columns, column by column; inside a code they ascend with the ``places`` of the rows. Missing
-    values are null, unknown values are the catch-all label. Encoding the result under the same
-    schema gives the same codes. Raise SchemaError if the table has another domain than the schema,
-    or no row meets the rules.
+    columns, column by column; inside a code they ascend with the ``places`` of the rows, and are
+    moved to their parts. Missing values are null, unknown values are the catch-all label. Encoding
+    the result under the same schema gives the same codes, except for parts that no value of a code
+    has. Raise SchemaError if the table has another domain than the schema, or no row meets the
+    rules.
     """
     if table.domain != schema.domain():
         raise SchemaError("the codes and the schema have different domains: use the same schema")
@@ -332,14 +333,21 @@ def decode(
         from adaptive_qs.table.rule_sampling import drawn_under_rules
 
         named = dict(zip(schema.names, table.columns))
-        return pa.table(drawn_under_rules(named, schema.ruleset, rng, drawers, places)[0])
+        drawn, _ = drawn_under_rules(named, schema.ruleset, rng, drawers, places, schema.parts)
+        return pa.table(drawn)
     from adaptive_qs.table.bin_density import sort_inside  # who encodes only does not need it
 
-    drawers, places, columns = drawers or {}, places or {}, []
-    for column, codes in zip(schema.columns, table.columns):
+    drawers, places, columns = drawers or {}, places or {}, dict[str, pa.Array]()
+    named = dict(zip(schema.names, table.columns))
+    for column in schema.own_columns:
+        codes = named[column.name]
         drawn = column.decode(codes, rng, drawers.get(column.name))
-        columns.append(sort_inside(column, codes, drawn, places.get(column.name)))
-    return pa.table(columns, names=list(schema.names))
+        drawn = sort_inside(column, codes, drawn, places.get(column.name))
+        if parts := schema.parts.get(column.name):
+            source: Any = column  # of dates or times
+            drawn = source.moved(drawn, codes, {unit: named[part] for unit, part in parts.items()})
+        columns[column.name] = drawn
+    return pa.table(columns)
 
 
 # What a caller may give as schema and as private table: paths, frames, parsed JSON, codes.
@@ -348,9 +356,7 @@ def decode(
 def resolve_schema(schema: Any, table: Any = None, max_memory: int | str | None = None) -> Schema:
     """Return the schema given as such, as a file or as parsed JSON; a coded table brings its own.
 
-    Raises:
-        SchemaError: If there is none, or it is not valid.
-        ResourceExceeded: If reading it needs more than ``max_memory``.
+    Raise SchemaError if there is no valid one, ResourceExceeded beyond ``max_memory``.
     """
     match schema:
         case Schema():

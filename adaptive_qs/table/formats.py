@@ -386,11 +386,9 @@ def _rows_at_once(
 def _unpacked_bytes(raw: BinaryIO, chunk: pq.ColumnChunkMetaData) -> int:
     """Return the size of an unpacked column chunk in bytes, from the headers of its pages.
 
-    The metadata of a hostile file can state a smaller one.
-
-    Raises:
-        ValueError: A page has a negative size, or texts as differences: each of these can be as
-            long as a page, and Arrow does not read them with a dictionary either.
+    The metadata of a hostile file can state a smaller one. Raise ValueError if a page has a
+    negative size, or texts as differences: each of these can be as long as a page, and Arrow does
+    not read them with a dictionary either.
     """
     place = min(filter(None, (chunk.dictionary_page_offset, chunk.data_page_offset)))
     end, total = place + chunk.total_compressed_size, 0

@@ -68,8 +68,7 @@ def name_tables(given: Any, schema: TableSet) -> dict[str, Any]:
 def locate_tables(place: str | Path, schema: TableSet) -> dict[str, Path]:
     """Return the path of each table of a set in a folder, or in a database or workbook.
 
-    Raises:
-        DataError: There is no such folder or file, or a table has no file or several.
+    Raise DataError if there is no such folder or file, or a table has no file or several.
     """
     check_path("the tables", place, DataError)
     place = Path(place)

@@ -148,7 +148,7 @@ class Profile:
             distinct = distinct.filter(pa.array(kept))
             self._update_numbers(cells.numbers_read(distinct, self.spelling), weights[kept])
             if self.spelling.plain:
-                self._update_moments(distinct)
+                self._update_moments(distinct, weights[kept])
 
     def _update_numbers(self, distinct: pa.Array, weights: NDArray[np.int64]) -> None:
         if self.integers:
@@ -183,7 +183,7 @@ class Profile:
             self.points = np.delete(self.points, low)
             self.weights = np.delete(self.weights, low)
 
-    def _update_moments(self, distinct: pa.Array) -> None:
+    def _update_moments(self, distinct: pa.Array, weights: NDArray[np.int64]) -> None:
         if self.spans is None:
             first = cells.as_text(distinct)[0].as_py()
             self.spans = {way: Span() for way in (None, *formats_like(first))}
@@ -193,6 +193,8 @@ class Profile:
                 del self.spans[way]
             else:
                 span.take(seconds)
+                real = ~np.isin(seconds[0] // DAY, [*NO_DAYS])
+                span.count(seconds[:, real], weights[real])
 
     @property
     def decimals(self) -> int:

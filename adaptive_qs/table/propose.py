@@ -9,6 +9,7 @@ import math
 import re
 import zlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -64,7 +65,8 @@ def draft_column(name: str, profile: Profile) -> Draft:
     if coded and all(type(value) is int or len(value) == 1 for value in draft.content["values"]):
         del draft.content["ordered"]  # codes, not amounts or grades
     missing = {"missing": profile.markers} if profile.markers else {}
-    return Draft({**draft.content, **form, **missing}, "; ".join(notes), draft.open)
+    content = {**draft.content, **form, **missing}
+    return replace(draft, content=content, note="; ".join(notes))
 
 
 KINDS = "area|branch|category|code|district|id|kind|region|type|zone"
@@ -121,6 +123,13 @@ def propose(table: Any, dictionary: Mapping[str, Entry] | None = None) -> Schema
                 about["why"].append("the data dictionary lacks some of its values")
         if draft.content is not None:
             columns.append({**about, **draft.content})
+            for unit in draft.parts:
+                part = name + "_" + unit
+                while part in drafts:
+                    part += "_"
+                why = [f"the {unit} matters, and is lost in periods of {name}"]
+                made = {"name": part, "type": "part", "of": name, "unit": unit, "why": why}
+                columns.append(made)
         elif name:
             made = _generate(profiles[name], draft.note)
             generated.append({**about, "place": places[name], **made})
@@ -146,7 +155,7 @@ def propose(table: Any, dictionary: Mapping[str, Entry] | None = None) -> Schema
             column.model_copy(
                 update={
                     "open": (*column.open, *_list_topics(column)),
-                    "why": (*column.why, *_judge_limits(column, profiles[column.name])),
+                    "why": (*column.why, *_judge_limits(column, profiles.get(column.name))),
                 }
             )
             for column in schema.columns
@@ -168,9 +177,9 @@ def _list_topics(column: ColumnBase) -> list[Topic]:
 EQUAL_LIMITS, WIDER_LIMITS = "limits occur in the rows", "limits wider than the rows"
 
 
-def _judge_limits(column: Any, profile: Profile) -> tuple[str, ...]:
+def _judge_limits(column: Any, profile: Profile | None) -> tuple[str, ...]:
     """Return how the limits of a column were chosen."""
-    if "limits" not in column.topics or FROM_DICTIONARY in column.why:
+    if profile is None or "limits" not in column.topics or FROM_DICTIONARY in column.why:
         return ()
     found = {profile.low, profile.high, *profile.points.tolist()}  # limits may be inside, clipped
     equal = found & {*column.span} if column.kind == "numbers" else not column.by_years

@@ -381,12 +381,35 @@ def open_source(table: Any, dialect: Dialect | None = None) -> Iterator[Source]:
                 if single
                 else _open_files(str(table), files, dialect)
             )
-        case Rows():
-            opened = table.open()
+        case Rows():  # which are of a source that has copies
+            opened, dialect = table.open(), None
         case _:
             opened = contextlib.nullcontext(frame_source(table))
     with opened as source:
-        yield source
+        yield with_copies(source, dialect)
+
+
+def with_copies(source: Source, dialect: Dialect | None) -> Source:
+    """Return a table in which columns can be read once more, under the names of the dialect.
+
+    Raise DataError if the table has one of these names.
+    """
+    copies = dict(dialect.copies) if dialect else {}
+    if taken := sorted({*copies} & {*source.names}):
+        raise DataError(
+            f"{source.label}: column {taken[0]!r} is a part of another one in the schema: rename "
+            "one of them"
+        )
+
+    def extended(names: tuple[str, ...]) -> tuple[str, ...]:
+        return *names, *(name for name, of in copies.items() if of in names)
+
+    return replace(
+        source,
+        names=extended(source.names),
+        files={file: extended(names) for file, names in source.files.items()},
+        read=lambda requested: source.read([copies.get(name, name) for name in requested]),
+    )
 
 
 def check_names(source: Source, requested: Collection[str], ignored: Collection[str]) -> None:

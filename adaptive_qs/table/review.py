@@ -118,7 +118,7 @@ def _change(schema: Schema, content: dict[str, Any], topic: Topic, part: str) ->
         content["rules"] = [r for r in content.get("rules", ()) if not used.search(str(r))]
     if topic in ("publish", "person"):
         for columns in lists:
-            columns[:] = [each for each in columns if each["name"] != name]
+            columns[:] = [c for c in columns if name not in (c["name"], c.get("of"))]
         if topic == "person":
             content["person"] = name
             return

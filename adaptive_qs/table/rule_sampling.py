@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -93,6 +93,11 @@ class _Drawn:
     def redraw(self, rows: Indices, rng: np.random.Generator) -> None:
         self.put(rows, self.column.decode(self.codes[rows], rng, self._drawer))
 
+    def move(self, parts: Mapping[str, NDArray[np.integer]]) -> None:
+        """Move all values to these parts, by unit."""
+        source: Any = self.column  # of dates or times
+        self.put(np.arange(self._size), source.moved(self._pool[0], self.codes, parts))
+
     @property
     def step(self) -> float:
         """The distance of neighbouring amounts."""
@@ -127,17 +132,21 @@ def drawn_under_rules(
     rng: np.random.Generator,
     drawers: Mapping[str, Drawer] | None = None,
     places: Mapping[str, NDArray[np.float64]] | None = None,
+    parts: Mapping[str, Mapping[str, str]] | None = None,
 ) -> tuple[dict[str, pa.Array], dict[str, NDArray[np.int64]]]:
     """Draw values of all columns such that every row meets all rules; return values and codes.
 
     ``rng`` draws column by column, with the drawer of the column if there is one, and sorts by the
-    ``places`` inside codes, then again for rows that break rules. A row gets other codes if no
+    ``places`` inside codes and moves them to their ``parts``, then again for rows that break rules.
+    A row gets other codes if no
     values for its own meet the rules. Raises SchemaError if no row was found that meets the rules.
     """
     drawn = {
         name: _Drawn(column, codes[name], rng, (drawers or {}).get(name), (places or {}).get(name))
         for name, column in ruleset.columns.items()
     }
+    for name, own in (parts or {}).items():
+        drawn[name].move({unit: codes[part] for unit, part in own.items()})
     linked = [condition.columns() for _, condition in ruleset.conditions]
     linked += [determination.columns() for _, determination in ruleset.determinations]
     for part in components(linked):
@@ -338,7 +347,7 @@ class Where:
         Raise InputError if the text is no condition on these columns, compares two of them,
         distinguishes too much, or is true for no row.
         """
-        by_name = {column.name: column for column in columns}
+        by_name = {column.name: column for column in columns if not column.part_of}
         condition = parse_condition(text, by_name)
         names = condition.columns()
         limits = list(condition.limits())
@@ -366,7 +375,7 @@ class Where:
         if not true.any():
             has = "".join(f"; {name} has {by_name[name].summary}" for name in names)
             raise InputError(f"no row can meet the condition {shown(text)}{has}")
-        places = {name: place for place, name in enumerate(by_name)}
+        places = {column.name: place for place, column in enumerate(columns)}
         cases = tuple(cases for cases, _ in found)
         return cls(condition, tuple(places[name] for name in names), cases, true)._simplify()
 

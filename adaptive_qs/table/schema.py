@@ -100,6 +100,8 @@ class Schema(Reviewed):
                 f'column {self.person!r} is the person column. Remove it from "columns" and '
                 '"ignore"; it is never measured.'
             )
+        own = {column.name: column for column in self.columns}
+        object.__setattr__(self, "columns", tuple(c.bound(own) for c in self.columns))
         _ = self.ruleset  # which refuses what is no rule
         return self
 
@@ -119,7 +121,8 @@ class Schema(Reviewed):
     @property
     def dialect(self) -> Dialect:
         """The form of CSV files."""
-        return Dialect(self.delimiter, self.encoding)
+        copies = {part: name for name, own in self.parts.items() for part in own.values()}
+        return Dialect(self.delimiter, self.encoding, copies=tuple(copies.items()))
 
     @property
     def unread(self) -> tuple[str, ...]:
@@ -134,10 +137,24 @@ class Schema(Reviewed):
     @cached_property
     def written(self) -> dict[str, ColumnBase | GeneratedColumn]:
         """The columns of a synthetic table by their names, in order."""
-        found: list[ColumnBase | GeneratedColumn] = [*self.columns]
+        found: list[ColumnBase | GeneratedColumn] = [*self.own_columns]
         for column in self.generated:
             found.insert(column.place, column)
         return {column.name: column for column in found}
+
+    @property
+    def own_columns(self) -> tuple[ColumnBase, ...]:
+        """The columns that are no parts of others, in order."""
+        return tuple(column for column in self.columns if not column.part_of)
+
+    @cached_property
+    def parts(self) -> dict[str, dict[str, str]]:
+        """The names of the parts of columns, by the name of the column and the unit."""
+        found: dict[str, dict[str, str]] = {}
+        for column in self.columns:
+            if column.part_of:
+                found.setdefault(column.part_of[0], {})[column.part_of[1]] = column.name
+        return found
 
     @cached_property
     def by_name(self) -> dict[str, ColumnBase]:
@@ -167,7 +184,7 @@ class Schema(Reviewed):
         from adaptive_qs.table.rule_sampling import check_values
         from adaptive_qs.table.rules import Ruleset
 
-        ruleset = Ruleset.of(self.columns, [(r.rule, r.table) for r in self.declared_rules])
+        ruleset = Ruleset.of(self.own_columns, [(r.rule, r.table) for r in self.declared_rules])
         check_values(ruleset)
         return ruleset
 

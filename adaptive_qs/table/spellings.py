@@ -64,11 +64,25 @@ class Span:
     ends: NDArray[np.int64] = field(default_factory=lambda: np.array([[2**62, -(2**62)]] * 2))
     """First and last, in seconds since 1970: by their own clock, and in UTC."""
 
+    week: NDArray[np.float64] = field(default_factory=lambda: np.zeros((2, 168)))
+    """Rows in each hour of the week from Monday on, by their own clock, and in UTC."""
+
     def take(self, seconds: NDArray[np.int64]) -> None:
         """Widen the range to these moments, at least one, shape (2, moments)."""
         self.days &= not bool((seconds[0] % 86_400).any())
         self.ends[:, 0] = np.minimum(self.ends[:, 0], seconds.min(axis=1))
         self.ends[:, 1] = np.maximum(self.ends[:, 1], seconds.max(axis=1))
+
+    def count(self, seconds: NDArray[np.int64], weights: NDArray[np.int64]) -> None:
+        """Add the hours of the week of such moments, each with a number of rows."""
+        hours = (seconds // 3_600 - 96) % 168  # 1970-01-05 is a Monday
+        for counts, own in zip(self.week, hours):
+            counts += np.bincount(own, weights, 168)
+
+    @property
+    def hours(self) -> NDArray[np.float64]:
+        """Rows by weekday and hour, shape (7, 24), as a column reads them."""
+        return self.week[0 if self.days else 1].reshape(7, 24)
 
     @property
     def first(self) -> int:

@@ -39,6 +39,7 @@ class Dialect(NamedTuple):
     delimiter: str | None = None
     encoding: str | None = None
     located: bool = False  # messages name rows, which count private ones: for the owner alone
+    copies: tuple[tuple[str, str], ...] = ()  # names under which columns are read once more
 
 
 def check_encoding(name: str) -> str:

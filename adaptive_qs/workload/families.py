@@ -117,19 +117,13 @@ class QueryFamily(BaseModel):
 
     @classmethod
     def of_name(cls, name: str) -> Self:
-        """Build a family from its name alone.
-
-        Raises:
-            WorkloadError: If a parameter has no default.
-        """
+        """Build a family from its name alone; WorkloadError if a parameter has no default."""
         return cls(family=name)
 
     def on_axis(self, attribute: Attribute, read: ReadMatrix) -> matrices.AxisQueries:
-        """Return the queries on one attribute.
+        """Return the queries on one attribute; WorkloadError if it cannot carry them.
 
-        Raises:
-            WorkloadError: the attribute cannot carry them.
-            ResourceExceeded: too many coefficients.
+        Raise ResourceExceeded if there are too many coefficients.
         """
         if self.joint:
             return self.on_set((attribute.size,), (0,), read)

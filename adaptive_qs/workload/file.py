@@ -61,11 +61,8 @@ def all_ways_queries(
 def make_part(maker: QueryMaker, sets: CliqueArray, spec: QuerySpec, weight: float) -> QueryPart:
     """Return the queries on sets of equally many attributes, shape (sets, k), positions as listed.
 
-    A set that occurs twice with the same queries counts once, with the sum of its weights.
-
-    Raises:
-        WorkloadError: a set cannot carry the queries.
-        ResourceExceeded: too many coefficients.
+    A set that occurs twice with the same queries counts once, with the sum of its weights. Raise
+    WorkloadError if a set cannot carry the queries, ResourceExceeded for too many coefficients.
     """
     by_name: Mapping[str, AttributeSpec]
     if isinstance(spec, dict):
@@ -176,8 +173,7 @@ class WorkloadFile(BaseModel, frozen=True, extra="forbid"):
     def parse(cls, content: Any, source: str = "workload") -> Self:
         """Read the workload file from parsed JSON.
 
-        Raises:
-            WorkloadError: it is not one; the message names ``source``, the part and what to do.
+        Raise WorkloadError if it is none; the message names ``source``, the part and what to do.
         """
         try:
             text = json.dumps(content, default=plain_json)
@@ -353,11 +349,9 @@ def split_workload(
 def other_queries(spec: Any) -> Callable[[Domain], QueryWorkload] | None:
     """Return a function that makes a file's queries over a domain; None if it has cells alone.
 
-    The file may be given by its parsed content. Sources of other kinds give None as well.
-
-    Raises:
-        WorkloadError: the file is missing or no workload file; what is returned raises as
-            :meth:`WorkloadFile.query_workload`.
+    The file may be given by its parsed content. Sources of other kinds give None as well. Raise
+    WorkloadError if the file is missing or no workload file; what is returned raises as
+    :meth:`WorkloadFile.query_workload`.
     """
     read = _read_file(spec)
     if read is None or read[0].asks_for_cells:

@@ -156,8 +156,7 @@ class MatrixQueries(Queries):
     def answer(self, table: Array) -> Array:
         """Return Q applied to a table; signed for unsigned integers, since Q may be negative.
 
-        Raises:
-            ResourceExceeded: the answers may not fit in the table's integers.
+        Raise ResourceExceeded if the answers may not fit in the table's integers.
         """
         array: NDArray[Any] = np.asarray(table)
         axes = len(self.shape)
@@ -306,9 +305,7 @@ MAX_CSV_BYTES = 2**28
 def read_matrix(path: Path) -> NDArray[Any]:
     """Read the matrix in a file, one row for each query; its size is checked first.
 
-    Raises:
-        WorkloadError: no such file, or none of this kind.
-        ResourceExceeded: too large.
+    Raise WorkloadError if there is none, ResourceExceeded if it is too large.
     """
     readers = {".npy": _read_npy, ".csv": _read_csv}
     if path.suffix.lower() not in readers:

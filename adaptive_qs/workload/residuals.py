@@ -45,11 +45,6 @@ class CenteredQueries:
         """Sizes of the kept axes."""
         return tuple(self.queries.shape[axis] for axis in self.kept)
 
-    @property
-    def is_axis(self) -> bool:
-        """Whether the queries are on a single attribute."""
-        return len(self.queries.shape) == 1
-
     def gram(self) -> Array:
         """Return a symmetric matrix of shape (N, N); every row sums to zero along every axis."""
         cells = math.prod(self.shape)
@@ -166,9 +161,7 @@ class Decomposition:
 def decompose_workload(workload: QueryWorkload, most_bytes: float = math.inf) -> Decomposition:
     """Split a workload into its subworkloads.
 
-    Raises:
-        WorkloadError: every query is zero.
-        ResourceExceeded: that would take more memory.
+    Raise WorkloadError if every query is zero, ResourceExceeded if that would take more memory.
     """
     # Measured memory of one subset of an attribute set, in bytes per attribute
     bytes_per_subset = 28

@@ -406,8 +406,7 @@ class QueryWorkload:
     def marginals(self) -> Workload:
         """Return the attribute sets as marginals, each with its largest weight, serving the target.
 
-        Raises:
-            InputError: as :meth:`Workload.serving`.
+        Raise as :meth:`serving`.
         """
         weights: dict[Clique, float] = {}
         for number, index, weight in self.sets():

@@ -18,7 +18,7 @@ from adaptive_qs.domain import Domain
 from adaptive_qs.errors import DataError, InputError
 from adaptive_qs.evaluation.evaluation import find_promise
 from adaptive_qs.evaluation.tables import BATCH, TablePair, in_batches
-from adaptive_qs.release.bundle import Bundle, manifest_path, write_manifest
+from adaptive_qs.release.bundle import Bundle, manifest_path, with_manifest
 from adaptive_qs.synthesizer import Synthesizer
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.encode import read_table
@@ -266,6 +266,11 @@ def saved(folder, schema=PROMISED_SCHEMA, **options):
 @pytest.fixture(scope="module")
 def release(tmp_path_factory):
     return saved(tmp_path_factory.mktemp("declared"))
+
+
+def write_manifest(statement, table, **fields):
+    with with_manifest(table) as write:
+        write(statement, **fields)
 
 
 def test_the_promise_of_a_bundle_and_of_the_statement_beside_a_table_is_what_was_spent(

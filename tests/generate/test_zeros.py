@@ -104,6 +104,23 @@ def test_moves_keep_the_distribution_where_nothing_can_change_alone():
     assert_drawn_from(histogram(rows, DOMAIN), joint)
 
 
+def test_codes_that_a_table_does_not_list_do_not_hold_the_others():
+    """20 cities are the only ones of their counties; 10 more, hardly any row, are of any county."""
+    domain = Domain.from_sizes({"city": 30, "county": 20, "x": 3})
+    zero = Zero((0, 1), np.vstack([np.eye(20), np.ones((10, 20))]).astype(bool))
+    counts = np.zeros(domain.sizes)
+    counts[range(20), range(20)] = np.random.default_rng(2).gamma(2.0, 200.0, (20, 3))
+    closure = [(), (0,), (1,), (2,), (0, 2), (1, 2)]
+    beyond = [tuple(i for i in range(3) if i not in tau) for tau in closure]
+    estimates = {tau: ResidualEstimate(decompose(counts.sum(axis=axes), tau, tau), 1.0)
+                 for tau, axes in zip(closure, beyond)}  # fmt: skip
+    shares = tuple(np.maximum(counts.sum(axis=axes), 0.5) for axes in ((1, 2), (0, 2), (0, 1)))
+    model = ReferenceModel(domain, tuple(share / share.sum() for share in shares), estimates)
+    parts = synthesize_rows(model, closure[4:], closure[4:], 20_000, 3, CHAINS, zeros=[zero])
+    found = np.bincount(np.concatenate([*parts])[:, 0], minlength=30) / 20_000
+    assert np.abs(found - counts.sum(axis=(1, 2)) / counts.sum()).sum() < 0.005
+
+
 def test_rows_under_zeros_depend_on_the_seed_and_not_on_the_workers():
     """Moves of values, branches, pairs, blocks and carried attributes have a part in them."""
     switch = [Zero((0, k), (np.arange(4) == 0)[:, None] == (np.arange(n) == 0))

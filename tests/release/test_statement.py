@@ -19,7 +19,7 @@ from adaptive_qs.privacy.accounting import (
 )
 from adaptive_qs.privacy.budget import LedgerPosition, float_above
 from adaptive_qs.privacy.events import Cost, GaussianEvent, PartitionEvent, Purpose
-from adaptive_qs.release.bundle import manifest_path, with_manifest, write_manifest
+from adaptive_qs.release.bundle import manifest_path, with_manifest
 from adaptive_qs.release.facts import TABLES, list_facts, list_mechanisms
 from adaptive_qs.release.page import statement_page
 from adaptive_qs.release.statement import Manifest, package_version
@@ -220,6 +220,11 @@ def test_versions_name_what_bytes_depend_on():
     }  # fmt: skip
     assert PLAIN.versions["adaptive-qs"] == PLAIN.package_version == package_version()
     assert PLAIN.versions["numpy"] == np.__version__
+
+
+def write_manifest(statement, table, **fields):
+    with with_manifest(table) as write:
+        write(statement, **fields)
 
 
 def test_the_file_beside_a_table(tmp_path):

@@ -10,8 +10,10 @@ from adaptive_qs.table.columns.base import ColumnBase, Topic
 from adaptive_qs.table.columns.category import BooleanColumn, CategoricalColumn
 from adaptive_qs.table.columns.moment import DateColumn, DatetimeColumn
 from adaptive_qs.table.columns.numeric import IntegerColumn, NumericColumn
+from adaptive_qs.table.columns.part import PartColumn
 
 COLUMN_TYPES: dict[str, type[ColumnBase]] = {
+    "part": PartColumn,
     "categorical": CategoricalColumn,
     "integer": IntegerColumn,
     "numeric": NumericColumn,

@@ -8,7 +8,7 @@ audit. What is not described at a type's own class is described at :class:`Colum
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
@@ -60,8 +60,7 @@ TO_BE_LEARNT = "bins or values to be learnt"
 
 
 CellType = Literal["integer", "number", "boolean", "date", "datetime", "digits", "true or false"]
-"""Types of cells of a column in tables with types. The last two are only for texts that are
-restored."""
+"""Types of cells of a column in tables with types; the last two only for texts."""
 
 
 def _clean(text: str) -> str:
@@ -101,6 +100,7 @@ class Draft:
     content: dict[str, Any] | None  # for the schema, without the name; None to leave the column out
     note: str = ""  # a reason for the owner, also if the column is left out
     open: tuple[Topic, ...] = ()  # questions for the owner, besides those of any such column
+    parts: tuple[str, ...] = ()  # units of which the column has parts
 
 
 class Reviewed(BaseModel):
@@ -123,11 +123,9 @@ class ColumnBase(Reviewed):
     when at least one marker is declared; an empty CSV cell is the marker "".
 
     A type of columns gives ``type`` a literal and writes the abstract members: ``num_values``,
-    ``declares``, ``read``, ``draw`` and ``value_labels``; the rest if the defaults do not fit. The
-    last three handle declared values only, and nobody else calls them: the program calls
-    ``encode``, ``decode`` and ``labels_of_codes``, which add missing markers, the catch-all and
-    escaped texts, and are not overridden. The base class implements the keys ``ordered`` and
-    ``outside`` (with its choices as a ``Literal``) for types that declare them.
+    ``declares``, ``read``, ``draw`` and ``value_labels``. The last three handle declared values
+    only: the program calls ``encode``, ``decode`` and ``labels_of_codes``, which add missing
+    markers, the catch-all and escaped texts. Types may declare the keys ``ordered``, ``outside``.
     """
 
     name: Annotated[Text, Field(min_length=1)]
@@ -197,6 +195,15 @@ class ColumnBase(Reviewed):
     def limits(self) -> tuple[int, int] | None:
         """The least and the greatest value if all are integers; None otherwise."""
         return None
+
+    @property
+    def part_of(self) -> tuple[str, str] | None:
+        """Name of the column of which it is a part, and the unit; None for others."""
+        return None
+
+    def bound(self, columns: Mapping[str, ColumnBase]) -> Self:
+        """Return the column with what it takes over from others; ValueError if they do not fit."""
+        return self
 
     @property
     def has_order(self) -> bool:

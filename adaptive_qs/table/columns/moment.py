@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from adaptive_qs.table.columns.base import (
     CellType,
     Draft,
+    Topic,
     bin_label,
     binning,
     cells,
@@ -19,6 +20,7 @@ from adaptive_qs.table.columns.base import (
     spellings,
 )
 from adaptive_qs.table.columns.binned import RangeColumn
+from adaptive_qs.table.columns.part import CYCLE, FIRST_MONDAY, PARTS, SECONDS, find_parts
 from adaptive_qs.table.text import EPOCH, PLAIN_TIMES, read_moment, to_seconds
 
 if TYPE_CHECKING:
@@ -40,6 +42,11 @@ _YEARS: dict[Granularity, int] = {"5 years": 60, "10 years": 120, "100 years": 1
 _MONTHS: dict[Granularity, int] = {"month": 1, "quarter": 3, "year": 12, **_YEARS}
 _EPOCH_MONTHS = 12 * EPOCH.year
 """Months from the year 0 to 1970: periods of several years begin at round ones, such as 1900."""
+
+
+def _find_lost(granularity: Granularity, by_day: bool) -> tuple[str, ...]:
+    length = _LENGTH.get(granularity, CYCLE["weekday"])
+    return tuple(u for u in PARTS if length >= CYCLE[u] and not (by_day and u == "hour"))
 
 
 def find_period(moment: dt.date, granularity: Granularity) -> int:
@@ -103,6 +110,11 @@ class MomentColumn(RangeColumn):
     def span(self) -> tuple[int, int]:
         """First and last second of min .. max, since 1970."""
         return to_seconds(self.min), to_seconds(self.max)
+
+    @property
+    def lost_parts(self) -> tuple[str, ...]:
+        """The parts that are not the same in a whole period."""
+        return _find_lost(self.granularity, self.by_day)
 
     @property
     def by_years(self) -> bool:
@@ -193,6 +205,27 @@ class MomentColumn(RangeColumn):
 
     def values_at(self, points: Codes, rng: np.random.Generator) -> pa.Array:
         return pa.array(points).cast(pa.timestamp("s"))
+
+    def moved(self, values: pa.Array, codes: Codes, parts: Mapping[str, NDArray[Any]]) -> pa.Array:
+        """Return values moved inside their periods to the nearest moments with such hours or days.
+
+        A value whose period has no such moment stays.
+        """
+        if values.null_count == len(values):
+            return values
+        amounts = self.amounts(cells.normalise(values))
+        seconds = np.where(np.isnan(amounts), 0, amounts).astype(np.int64)
+        cycle = max(CYCLE[unit] for unit in parts)
+        offset = FIRST_MONDAY + seconds % min(SECONDS[unit] for unit in parts)
+        for unit, target in parts.items():
+            own = find_parts(seconds, unit)
+            own[target < len(PARTS[unit])] = target[target < len(PARTS[unit])]
+            offset += own * SECONDS[unit]
+        found = seconds - cycle // 2 + (offset - seconds + cycle // 2) % cycle
+        low, high = self.ends(np.where(codes < self.num_values, codes, 0).astype(np.int64))
+        found += cycle * ((found < low).astype(np.int64) - (found > high))
+        inside = (low <= found) & (found <= high) & ~np.isnan(amounts)
+        return self.from_amounts(np.where(inside, found, amounts))
 
     @property
     def heap_points(self) -> Codes:
@@ -309,12 +342,15 @@ class DatetimeColumn(MomentColumn):
 
 # Drafts of dates and times.
 
+UNEVEN = 0.1
+"""Distance of the shares of hours or weekdays from equal ones from which on a part is proposed."""
+
 
 def _drafted(profile: Profile, days: bool) -> Draft | None:
     """Return the draft for moments, all or not all of them days; None for other cells."""
     for digits in ("%Y%m%d", "%y%m%d"):
         if (compact := _compact_dates(profile, digits)) is not None:
-            return Draft(_periods(profile, digits, compact)) if compact.days == days else None
+            return _draft(profile, digits, compact) if compact.days == days else None
     if profile.numeric or not profile.dated:
         return None
     spans = profile.spans or {}
@@ -325,10 +361,10 @@ def _drafted(profile: Profile, days: bool) -> Draft | None:
     if other is not None and other in spans:
         day_first = way if way and way.startswith("%d") else other
         said = f"day and month can be exchanged: read as {day_first}"
-        return Draft(_periods(profile, day_first, spans[day_first]), said, ("format",))
+        return _draft(profile, day_first, spans[day_first], said, ("format",))
     if way is None and not days:  # as they are written, where that is with a blank
         way = next((plain for plain in PLAIN_TIMES if plain in spans), None)
-    return Draft(_periods(profile, way, span))
+    return _draft(profile, way, span)
 
 
 def _compact_dates(profile: Profile, way: str) -> Span | None:
@@ -344,6 +380,19 @@ def _compact_dates(profile: Profile, way: str) -> Span | None:
 
 def _kind(span: Span) -> str:
     return "date" if span.days else "datetime"
+
+
+def _draft(
+    profile: Profile, way: str | None, span: Span, note: str = "", topics: tuple[Topic, ...] = ()
+) -> Draft:
+    """Return the draft of a column in such periods, with its parts that are not even."""
+    content, parts = _periods(profile, way, span), list[str]()
+    for unit in _find_lost(content["granularity"], span.days):
+        rows = span.hours.sum(axis=0 if unit == "hour" else 1)
+        total = max(rows.sum(), 1.0)
+        off = np.abs(rows / total - 1 / rows.size).sum()
+        parts += [unit] if off > max(UNEVEN, 3 * math.sqrt(rows.size / total)) else []
+    return Draft(content, note, topics, tuple(parts))
 
 
 def _periods(profile: Profile, way: str | None, span: Span) -> dict[str, Any]:

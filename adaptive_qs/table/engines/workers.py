@@ -26,7 +26,7 @@ from adaptive_qs.table.coded import BlockEngine, HeldBlocks, code_dtype, load_pr
 from adaptive_qs.table.encode import encode_chunk, summed
 from adaptive_qs.table.engines import Occupied
 from adaptive_qs.table.files import inside
-from adaptive_qs.table.read import RowGroups, check_names, open_file
+from adaptive_qs.table.read import RowGroups, check_names, open_file, with_copies
 from adaptive_qs.table.schema import Schema
 
 # Versions decide what a cell means: all machines must have the same.
@@ -169,6 +169,7 @@ def see(parts: Sequence[FilePart]) -> None:
 def cut(part: FilePart, reader: Reader, most_bytes: int) -> list[FilePart]:
     """Return the parts of a file, each of about this number of bytes if the format allows."""
     with _steady(part, reader), open_file(part.path, None, reader.schema.dialect) as source:
+        source = with_copies(source, reader.schema.dialect)
         check_names(source, reader.schema.names, reader.schema.set_aside)
         several = [*source.cut(most_bytes)]
         size = part.size // len(several)
@@ -183,6 +184,7 @@ def encode(part: FilePart, reader: Reader) -> PartCodes:
     sums: list[int] = []
     opened = open_file(part.path, part.groups, reader.schema.dialect)
     with _steady(part, reader), opened as source:
+        source = with_copies(source, reader.schema.dialect)
         source = summed(source, sums.append) if reader.sums else source
         check_names(source, reader.schema.names, reader.schema.set_aside)
         for chunk in source.read(reader.schema.names):

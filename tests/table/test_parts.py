@@ -1,0 +1,221 @@
+"""Hours and weekdays in long periods: read from the cells of a column, measured, not written."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from adaptive_qs import Synthesizer, TableSet
+from adaptive_qs.audit.audit import audit
+from adaptive_qs.cli.entry import main
+from adaptive_qs.errors import DataError, SchemaError
+from adaptive_qs.table.coded import CodedTable
+from adaptive_qs.table.encode import decode, read_table
+from adaptive_qs.table.propose import propose
+from adaptive_qs.table.review import answer
+from adaptive_qs.table.schema import Schema
+
+RNG = np.random.default_rng(5)
+N = 4_000
+
+
+def some_times(rows=N):
+    """Times of a year: on working days from 7 to 18, on Sundays at night, none on Saturdays."""
+    days = RNG.integers(0, 52, rows) * 7 + RNG.integers(0, 6, rows)
+    night = days % 7 == 0  # 2023-01-01 is a Sunday
+    hours = np.where(night, RNG.integers(20, 24, rows), RNG.integers(7, 19, rows))
+    seconds = days * 86_400 + hours * 3_600 + RNG.integers(0, 3_600, rows)
+    return pd.Series(np.datetime64("2023-01-01", "s") + seconds.astype("m8[s]"))
+
+
+TIMES = some_times()
+TABLE = pd.DataFrame({
+    "seen": TIMES.dt.strftime("%d.%m.%Y %H:%M:%S").where(RNG.random(N) < 0.95, "-"),
+    "shift": np.where(TIMES.dt.hour >= 20, "night", np.where(TIMES.dt.hour < 12, "am", "pm")),
+    "size": RNG.integers(0, 10, N),
+})  # fmt: skip
+SEEN = {
+    "name": "seen", "type": "datetime", "min": "2023-01-01T00:00:00", "max": "2023-12-31T23:59:59",
+    "granularity": "week", "format": "%d.%m.%Y %H:%M:%S", "missing": ["-"],
+}  # fmt: skip
+HOUR, DAY = (
+    {"name": f"seen_{unit}", "type": "part", "of": "seen", "unit": unit}
+    for unit in ("hour", "weekday")
+)
+OTHERS = [
+    {"name": "shift", "type": "categorical", "values": ["night", "am", "pm"]},
+    {"name": "size", "type": "integer", "min": 0, "max": 9},
+]
+
+
+def schema_of(*columns, **keys):
+    return Schema.parse({"version": 1, "columns": [*columns, *OTHERS], **keys})
+
+
+WHOLE = schema_of(SEEN, HOUR, DAY)
+
+
+def parts_of(cells, way="%d.%m.%Y %H:%M:%S"):
+    """Hours, weekdays by pandas; 24 and 7 for missing cells."""
+    moments = pd.to_datetime(cells.where(cells != "-"), format=way)
+    return moments.dt.hour.fillna(24), moments.dt.dayofweek.fillna(7)
+
+
+@pytest.mark.parametrize("form", ["frame", "csv", "parquet", "typed"])
+def test_codes_are_the_hours_and_weekdays_of_the_cells(form, tmp_path):
+    table = TABLE
+    if form == "typed":
+        table = TABLE.assign(seen=TIMES.where(TABLE.seen != "-"))
+    if form == "csv":
+        TABLE.to_csv(table := tmp_path / "t.csv", index=False)
+    if form == "parquet":
+        TABLE.to_parquet(table := tmp_path / "t.parquet")
+    schema = WHOLE if form != "typed" else schema_of({**SEEN, "format": None}, HOUR, DAY)
+    codes = read_table(table, schema)
+    for column, parts in zip(codes.columns[1:3], parts_of(TABLE.seen)):
+        assert column.tolist() == parts.tolist()
+
+
+def test_times_with_an_offset_are_read_in_utc_and_days_by_their_own_clock():
+    cells = pd.DataFrame({"seen": ["2024-03-31T23:30:00-03:00", "2024-04-01T00:30:00+02:00"]})
+    columns = [
+        {"name": "seen", "type": kind, "min": f"2024-01-01{time}", "max": f"2024-12-31{time}",
+         "granularity": "month"}
+        for kind, time in (("datetime", "T00:00:00"), ("date", ""))
+    ]  # fmt: skip
+    times, days = (Schema.parse({"version": 1, "columns": [column, DAY]}) for column in columns)
+    assert read_table(cells, times).columns[1].tolist() == [0, 6]  # Monday 02:30 and Sunday 22:30
+    assert read_table(cells, days).columns[1].tolist() == [6, 0]
+
+
+RULES = ("seen is missing -> size >= 1", "size = 3 -> shift = am")
+
+
+@pytest.mark.parametrize("rules", [(), pytest.param(RULES, marks=pytest.mark.slow)])
+def test_synthetic_times_have_their_hours_and_what_depends_on_them(rules, tmp_path):
+    if rules:
+        keep = ~((TABLE.seen == "-") & (TABLE["size"] == 0))
+        keep &= ~((TABLE["size"] == 3) & (TABLE["shift"] != "am"))
+    table = TABLE[keep] if rules else TABLE
+    schema = schema_of(SEEN, HOUR, DAY, rules=rules)
+    model = Synthesizer(rho=50, insecure_seed=1, beyond_limits=True, workers=1)
+    made = model.fit(table, schema=schema).sample(seed=1)
+    assert [*made] == ["seen", "shift", "size"]
+    for true, own in zip(parts_of(table.seen), parts_of(made.seen)):
+        # 32 counts are off by 0.3 rows of noise and one of rounding each, of 4,000 rows.
+        shares = [part.value_counts(normalize=True) for part in (true, own)]
+        assert shares[0].sub(shares[1], fill_value=0).abs().sum() < 0.02
+    hours, _ = parts_of(made.seen)
+    night = (hours >= 20) & (hours < 24)
+    assert (night == (made["shift"] == "night"))[hours < 24].mean() > 0.98
+    if rules:
+        assert not ((made.seen == "-") & (made["size"] == 0)).any()
+        assert (made["shift"][made["size"] == 3] == "am").all()
+    codes = read_table(made, schema)
+    drawn = model.release_.draw(seed=1).coded()
+    assert all((a == b).all() for a, b in zip(codes.columns, drawn.columns))
+
+
+@pytest.mark.parametrize("granularity", ["day", "week", "month", "quarter", "year"])
+def test_values_stay_in_their_period_and_have_their_parts_if_it_has_them(granularity):
+    last = "2023-09-12T12:00:00"
+    content = {**SEEN, "granularity": granularity, "max": last, "min": "2023-01-04T10:00:00"}
+    units = [HOUR] if granularity == "day" else [HOUR, DAY]
+    schema = schema_of(content, *units)
+    columns = [RNG.integers(0, size, 3_000) for size in schema.domain().sizes]
+    table = CodedTable.from_codes(schema.domain(), columns)
+    again = read_table(decode(table, schema, np.random.default_rng(1)), schema)
+    assert (again.columns[0] == columns[0]).all()
+    known = columns[0] < schema.columns[0].num_values
+    low, high = schema.columns[0].ends(np.where(known, columns[0], 0))
+    cycle = (1 if granularity == "day" else 7) * 86_400
+    for place in range(1, len(units) + 1):
+        whole = known & (high - low + 1 >= cycle)
+        whole &= columns[place] < schema.columns[place].num_values
+        assert (again.columns[place] == columns[place])[whole].all()
+
+
+def test_conditions_are_met_and_hours_kept_besides():
+    model = Synthesizer(rho=50, insecure_seed=1, beyond_limits=True, workers=1)
+    model.fit(TABLE, schema=WHOLE)
+    made = model.release_.draw(2_000, 1, where="seen >= 2023-06-07").table().to_pandas()
+    assert made.seen.min() >= pd.Timestamp("2023-06-07")
+    assert ((made.seen.dt.hour >= 20) == (made["shift"] == "night")).mean() > 0.97
+
+
+EVEN = pd.Series(np.datetime64("2021-01-01") + RNG.integers(0, 1_095, N).astype("m8[D]"))
+WORK = EVEN[~EVEN.dt.dayofweek.isin([5, 6])].sample(N, replace=True, random_state=1)
+WIDE = TABLE.assign(even=EVEN, work=WORK.array, seen_hour=RNG.random(N))
+
+
+def test_a_proposal_has_parts_where_they_matter():
+    schema = propose(WIDE)
+    assert schema.parts == {
+        "seen": {"hour": "seen_hour_", "weekday": "seen_weekday"},
+        "work": {"weekday": "work_weekday"},
+    }
+    assert [*answer(schema, "publish", "seen").parts] == ["work"]
+
+
+@pytest.mark.slow
+def test_a_proposal_accepted_as_it_is_keeps_hours_and_weekdays(tmp_path):
+    WIDE.to_csv(tmp_path / "t.csv", index=False)
+    words = ["schema", "init", str(tmp_path / "t.csv"), "--out", str(tmp_path / "s.json")]
+    assert main(words) == 0
+    words = [str(tmp_path / "t.csv"), "--schema", str(tmp_path / "s.json"), "--unreviewed-schema"]
+    out = str(tmp_path / "o.csv")
+    assert main(["synthesize", *words, "--rho", "5", "--out", out]) == 0
+    made = pd.read_csv(out)
+    assert [*made] == [*WIDE]
+    assert (pd.to_datetime(made.work).dt.dayofweek >= 5).mean() < 0.01
+
+
+@pytest.mark.parametrize(
+    ("columns", "words"),
+    [
+        ([{**HOUR, "of": "size"}], "'size', which is no column with times"),
+        ([{**HOUR, "of": "none"}], "'none', which is no column with times"),
+        ([{**SEEN, "granularity": "hour"}, HOUR], "not needed: 'seen' has a code for each hour"),
+        ([{**SEEN, "granularity": "day"}, DAY], "not needed: 'seen' has a code for each day"),
+    ],
+)
+def test_parts_of_no_use_are_refused(columns, words):
+    with pytest.raises(SchemaError, match=words):
+        schema_of(*columns)
+
+
+def test_rules_and_tables_cannot_name_a_part():
+    with pytest.raises(SchemaError, match="seen_hour"):
+        schema_of(SEEN, HOUR, rules=("seen_hour >= 7",))
+    with pytest.raises(DataError, match="'seen_hour' is a part of another one"):
+        read_table(TABLE.assign(seen_hour=1), WHOLE)
+
+
+@pytest.mark.slow
+def test_no_neighbour_can_be_told_apart_by_its_hours():
+    schema = schema_of(SEEN, HOUR, DAY, person="who")
+    for described, options in ((WHOLE, {}), (schema, {"rows_per_person": 2})):
+        report = audit(described, 1, pairs=5, rhos=(0.5,), sample_every=5, **options)
+        assert report.findings == []
+
+
+@pytest.mark.slow
+def test_tables_of_a_set_have_parts(tmp_path):
+    homes = pd.DataFrame({"home": np.arange(800), "seen": TABLE.seen[:800], "size": 1})
+    visits = pd.DataFrame({"home": RNG.integers(0, 800, 1_600), "come": TABLE.seen[:1_600].array})
+    come = [{**column, "name": column["name"].replace("seen", "come")} for column in (SEEN, HOUR)]
+    columns = {"homes": [SEEN, DAY, OTHERS[1]], "visits": [come[0], {**come[1], "of": "come"}]}
+    content = {
+        "version": 1,
+        "tables": {name: {"version": 1, "columns": own} for name, own in columns.items()},
+        "keys": [{"child": "visits", "column": "home", "parent": "homes", "most": 4}],
+    }
+    schema = TableSet.parse(content)
+    model = Synthesizer(rho=50, insecure_seed=1, beyond_limits=True, workers=1)
+    made = model.fit({"homes": homes, "visits": visits}, schema=schema).sample(seed=1)
+    assert [*made["homes"]] == ["home", "seen", "size"]
+    hours, true = parts_of(made["visits"].come)[0], parts_of(visits.come)[0]
+    assert abs((hours >= 20).mean() - (true >= 20).mean()) < 0.03
+    assert (parts_of(made["homes"].seen)[1] == 5).mean() < 0.01  # none on Saturdays
+    assert audit(schema, 1, pairs=3, rhos=(0.5,), sample_every=3).findings == []
