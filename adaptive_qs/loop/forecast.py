@@ -141,7 +141,7 @@ class LoopForecast:
         return MeasuredForecast(*middle, least, most, self._unconnected(found))
 
     def _unconnected(self, loops: Iterable[Iterable[Clique]]) -> tuple[str, ...]:
-        """Return the columns that are probably left; those of which as much is known, alike."""
+        """Return the columns that are probably left. Columns that are equal in public are alike."""
         domain, weights = self.workload.domain, self.workload.column_weights
         left = [self.combined.difference(*measured) for measured in loops]
         kind = {}
