@@ -277,7 +277,6 @@ class BinLabel(str):
     open: bool
 
     def __new__(cls, name: str, first: str, last: str, open: bool = False) -> BinLabel:  # noqa: A002
-        """Return the text of a label with the ends of its bin."""
         label = super().__new__(cls, name)
         label.first, label.last, label.open = first, last, open
         return label

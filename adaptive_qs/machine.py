@@ -284,7 +284,6 @@ class PhaseClock:
         return self.seconds
 
     def __call__(self, phase: str, done: int, total: int) -> None:
-        """Report progress of a phase."""
         self.start(phase)
         if self._progress is not None:
             self._progress(phase, done, total)

@@ -426,7 +426,6 @@ def _codes_in(domain: Domain, position: int) -> Array:
 
 
 def _product(factors: Sequence[Array]) -> Array:
-    """Return the outer product of vectors."""
     return math.prod(np.ix_(*factors), start=np.ones([1] * len(factors)))
 
 

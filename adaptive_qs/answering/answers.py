@@ -25,13 +25,8 @@ from adaptive_qs.errors import InputError, ResourceExceeded
 from adaptive_qs.machine import PROCESS_BYTES, ROWS_SHARE, Fault, PhaseClock, reach
 from adaptive_qs.privacy.budget import Hex, LedgerPosition, float_above
 from adaptive_qs.privacy.events import Cost, Event, GaussianEvent, Purpose
-from adaptive_qs.release.bundle import (
-    ANSWERS_MEMBER,
-    digest_of_statement,
-    is_from_interrupted_run,
-    manifest_path,
-    with_manifest,
-)
+from adaptive_qs.release import bundle
+from adaptive_qs.release.bundle import ANSWERS_MEMBER, digest_of_statement, is_from_interrupted_run
 from adaptive_qs.release.facts import ANSWERS, NonNegative, total_cost
 from adaptive_qs.release.statement import MANIFEST, Loss, Statement, derive_fields
 from adaptive_qs.run.budget import PrivacyTarget
@@ -325,12 +320,12 @@ class Answers:
         options = self._read.checked.options
         own = options.resume and is_from_interrupted_run(path, options.ledger)
         replacing = force or own
-        for file in (path, files.stamp_path(path), manifest_path(path)):
+        for file in (path, files.stamp_path(path), bundle.manifest_path(path)):
             files.check_new(file, replacing)
         check_room(self.plan.queries, path)
         with (
             self._delivering(),
-            with_manifest(path, replacing) as write_manifest,
+            bundle.with_manifest(path, replacing) as write_manifest,
             files.stamped(path, self.stamp) as write_stamp,
         ):
             batches = self.batches(confidence, kind)

@@ -12,13 +12,7 @@ import typer
 
 from adaptive_qs.arguments import natural_number, positive_integer
 from adaptive_qs.cli import io
-from adaptive_qs.cli.options import (
-    OutputOptions,
-    check_distinct,
-    check_table,
-    chosen_formulas,
-    with_sidecar,
-)  # fmt: skip
+from adaptive_qs.cli import options as shared
 from adaptive_qs.cli.outputs import Outputs
 from adaptive_qs.cli.synthesize import (
     OUT_HELP,
@@ -59,7 +53,7 @@ def sample(release: ReleaseFile, *, options: SampleOptions) -> None:
     that meet it are drawn. Of a set of tables, conditions select rows of the root, which come with
     all rows below them.
     """
-    where, kind = options.where, chosen_formulas(options.formulas, release)
+    where, kind = options.where, shared.chosen_formulas(options.formulas, release)
     from adaptive_qs.release.release import check_rows, chosen_seed
     from adaptive_qs.release.tables import ReleaseSet
     from adaptive_qs.run.memory import check_sample_rows
@@ -69,7 +63,7 @@ def sample(release: ReleaseFile, *, options: SampleOptions) -> None:
     seed, threads = chosen_seed(options.seed), plan_workers(options.workers)
     loaded = ReleaseSet.load(release, options.max_memory)
     outputs = Outputs.of(options.out, loaded.schema)
-    check_distinct(outputs.files, [release])
+    shared.check_distinct(outputs.files, [release])
     outputs.check(options.force, options.force, loaded.schema)
     _warn_of_loaded(release, loaded.root)
     check_sample_rows(loaded, rows, options.max_memory, held=False)
@@ -116,7 +110,7 @@ PARTLY = "partly measured; the rest is filled in under independence, so there is
 
 
 @dataclass(kw_only=True)
-class MarginalsOptions(OutputOptions, MachineOptions):
+class MarginalsOptions(shared.OutputOptions, MachineOptions):
     """The options of `marginals`."""
 
     columns: Annotated[str, Option("Columns of the marginal, by name.", "A,B")]
@@ -135,9 +129,9 @@ def marginals(release: ReleaseFile, *, options: MarginalsOptions) -> None:
     are closer on average and have no standard error.
     """
     columns, out = options.columns, options.out
-    kind = chosen_formulas(options.formulas, release)
-    check_distinct(with_sidecar(out), [release])
-    check_table(out, options.force)
+    kind = shared.chosen_formulas(options.formulas, release)
+    shared.check_distinct(shared.with_sidecar(out), [release])
+    shared.check_table(out, options.force)
 
     from adaptive_qs.release.release import Release, chosen_seed
 
@@ -202,7 +196,7 @@ MISSING_SHARE = 0.05
 
 
 @dataclass(kw_only=True)
-class DummyOptions(OutputOptions):
+class DummyOptions(shared.OutputOptions):
     """The options of `dummy`."""
 
     out: Annotated[Path | None, Option(
@@ -233,8 +227,8 @@ def dummy(
     out = schema.with_name(f"{schema.stem}.dummy.csv") if out is None else out
     if "dummy" not in out.name.lower():
         raise InputError(f"{out} does not say what it holds. Use a name with dummy.")
-    check_distinct([out, manifest_path(out)], [schema])
-    check_table(out, options.force)
+    shared.check_distinct([out, manifest_path(out)], [schema])
+    shared.check_table(out, options.force)
     described = Schema.load(schema)
     check_reviewed(described, options.unreviewed_schema)
     if is_unreviewed(described):
@@ -252,7 +246,7 @@ def dummy(
     with io.progress_bars() as clock:
         clock.start("draw")
         drawing = draw_dummy(described, rows, options.seed)
-        formulas = chosen_formulas(options.formulas, schema)
+        formulas = shared.chosen_formulas(options.formulas, schema)
         write_table(drawing.pages(), out, described, formulas, state, options.force)
     seconds = clock.stop()
     content = {**stated, "out": str(out), **io.taken_json(seconds)}

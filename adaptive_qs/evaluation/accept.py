@@ -177,7 +177,6 @@ class Propensity(Criterion):
     measure: Literal["propensity"]
 
     def find(self, comparison: Comparison) -> Found:
-        """Return the area."""
         pair, rng = comparison.pair, np.random.default_rng(comparison.settings.seed)
         rows = min(*comparison.rows, 2 * comparison.settings.max_rows)
         kinds, parts = [], [list[Numbers](), list[Numbers]()]
@@ -299,7 +298,6 @@ class AcceptCheck(Check):
         return tuple(found) or None
 
     def judge(self, facts: Sequence[Checked] | None, evaluation: Any) -> Finding | None:
-        """Name the criteria that are not met."""
         if not facts:
             return None
         failed = [
@@ -323,5 +321,4 @@ class AcceptCheck(Check):
         return Finding(*self.word_for(facts), text, figures=figures)
 
     def as_json(self, facts: Sequence[Checked] | None) -> Mapping[str, Any]:
-        """Return the criteria; null if none was set."""
         return {self.name: facts and [asdict(each) for each in facts]}

@@ -13,20 +13,9 @@ import numpy as np
 from adaptive_qs.domain import Clique
 from adaptive_qs.errors import DataError
 from adaptive_qs.evaluation import checks
+from adaptive_qs.evaluation import scale as scaling
 from adaptive_qs.evaluation.checks import Check, Comparison, Finding, Word
-from adaptive_qs.evaluation.scale import (
-    CLOSENESS,
-    DEVIATIONS,
-    FEW,
-    CliqueError,
-    Scale,
-    WorkloadScale,
-    chance_l1,
-    fresh_sample_l1,
-    independent_l1,
-    scale_over,
-    sparse_share,
-)
+from adaptive_qs.evaluation.scale import CLOSENESS, DEVIATIONS, CliqueError, Scale, WorkloadScale
 from adaptive_qs.evaluation.tables import JointCodes, TablePair, in_batches
 from adaptive_qs.machine import StepProgress, njit, plan_workers
 from adaptive_qs.pages.words import combination, count, counted, share, significant
@@ -182,14 +171,14 @@ def workload_scale(comparison: Comparison, cliques: Sequence[CliqueError]) -> Wo
     def scale(error: CliqueError) -> Scale:
         clique = pair.domain.clique(error.attributes)
         counts = counter.count(clique)
-        independent = independent_l1(counts, [shares[i] for i in clique], m)
-        sparse = sparse_share(counts)
-        chance = chance_l1(n, m, sparse, DEVIATIONS)  # there are many marginals
-        return Scale(fresh_sample_l1(counts, m), independent, sparse, chance)
+        independent = scaling.independent_l1(counts, [shares[i] for i in clique], m)
+        sparse = scaling.sparse_share(counts)
+        chance = scaling.chance_l1(n, m, sparse, DEVIATIONS)  # there are many marginals
+        return Scale(scaling.fresh_sample_l1(counts, m), independent, sparse, chance)
 
     progress = comparison.steps("verdict")
     scales = in_batches(lambda batch: [*map(scale, batch)], chosen, workers, progress)
-    return scale_over(cliques, {e.attributes: s for e, s in zip(chosen, scales)}, (n, m))
+    return scaling.scale_over(cliques, {e.attributes: s for e, s in zip(chosen, scales)}, (n, m))
 
 
 # The check of marginals.
@@ -290,8 +279,8 @@ def describe_place(scale: WorkloadScale) -> str:
         )
     if not scale.known:
         return (
-            f". {share(scale.sparse, 2)} of the true rows lie in cells of fewer than {FEW} rows. "
-            "Chance decides most of such an error, so no grade is given. Coarser bins, fewer "
+            f". {share(scale.sparse, 2)} of the true rows lie in cells of fewer than {scaling.FEW} "
+            "rows. Chance decides most of such an error, so no grade is given. Coarser bins, fewer "
             "columns at a time or more rows would say more."
         )
     independent = f", a table with independent columns by {significant(scale.independent)}"

@@ -13,16 +13,9 @@ import numpy as np
 
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.errors import ResourceExceeded, WorkloadError
-from adaptive_qs.evaluation import checks
+from adaptive_qs.evaluation import checks, scale
 from adaptive_qs.evaluation.checks import Check, Comparison, Finding, Word
-from adaptive_qs.evaluation.scale import (
-    CLOSENESS,
-    DEVIATIONS,
-    LEAST_ROOM,
-    STEP_ERROR,
-    RelativeError,
-    like_independent,
-)
+from adaptive_qs.evaluation.scale import DEVIATIONS, LEAST_ROOM, STEP_ERROR, RelativeError
 from adaptive_qs.evaluation.tables import MAX_DENSE_CELLS, JointCodes, Numbers, in_batches
 from adaptive_qs.machine import StepProgress
 from adaptive_qs.pages.words import count, counted, share, significant
@@ -72,7 +65,9 @@ class PartError:
     def is_gone(self) -> bool:
         """Whether the error is clearly that of independent columns."""
         tolerance = max(LEAST_ROOM * self.fresh, self.chance(DEVIATIONS))
-        return self.joint and like_independent(self.rmse, self.fresh, self.independent, tolerance)
+        return self.joint and scale.like_independent(
+            self.rmse, self.fresh, self.independent, tolerance
+        )
 
     @property
     def title(self) -> str:
@@ -340,7 +335,7 @@ class QueriesCheck(Check):
 
     name, title, about = "queries", "Queries of the workload", "queries"
     uses, shown = ("the requested counts",), "always"
-    rules = (Word("queries", "plain", lambda error: not error.known), *CLOSENESS)
+    rules = (Word("queries", "plain", lambda error: not error.known), *scale.CLOSENESS)
 
     def measure(self, comparison: Comparison) -> QueryError | None:
         if comparison.queries is None:

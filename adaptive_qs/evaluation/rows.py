@@ -237,7 +237,6 @@ class RulesCheck(Check):
         return RuleFacts(found, impossible_rows(joint, checked), share_odd, tuple(odd[:MOST_ODD]))
 
     def judge(self, facts: RuleFacts, evaluation: Any) -> Finding:
-        """Name the broken rules and the odd pairs."""
         grade, word = self.word_for(facts)
         broken = broken_rules(facts.checks)
         columns = evaluation.pair.domain.names

@@ -12,14 +12,8 @@ from numpy.typing import NDArray
 
 from adaptive_qs.cliques import Array, Rows, find_cell
 from adaptive_qs.domain import Clique, Domain
-from adaptive_qs.generate.loglinear import (
-    CarriedAttributes,
-    LogLinearModel,
-    ModelMoves,
-    invert_at,
-    over_rows,
-    uniform,
-)
+from adaptive_qs.generate import loglinear
+from adaptive_qs.generate.loglinear import CarriedAttributes, invert_at, over_rows, uniform
 from adaptive_qs.generate.shape import Shapes, shape_pair
 from adaptive_qs.generate.targets import Target
 from adaptive_qs.machine import njit
@@ -225,12 +219,12 @@ MIX = 0.02
 """Share of each attribute's own distribution in the proposals, which reach every value."""
 
 
-class TreeMoves(ModelMoves):
+class TreeMoves(loglinear.ModelMoves):
     """Proposals from a tree for a model."""
 
     def __init__(
         self,
-        model: LogLinearModel,
+        model: loglinear.LogLinearModel,
         nodes: Sequence[Node],
         singles: Sequence[NDArray[np.float64]],
         workers: int,

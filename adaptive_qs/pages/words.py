@@ -268,7 +268,6 @@ class ProgressBar:
         self._line = ""
 
     def __call__(self, phase: str, done: int, total: int) -> None:
-        """Report the steps of a phase that are done, and their number."""
         line = f"{PHASES.get(phase, phase)}: {100 * min(done, total) // max(total, 1)} %"
         watched = sys.stderr is not None and (sys.stderr.isatty() or "ipykernel" in sys.modules)
         if watched and line != self._line:

@@ -7,16 +7,8 @@ from typing import Annotated, Literal, Self, get_args
 
 from pydantic import BaseModel, FailFast, Field, model_validator
 
+from adaptive_qs.privacy import events as charges
 from adaptive_qs.privacy.budget import float_above
-from adaptive_qs.privacy.events import (
-    Cost,
-    Event,
-    GaussianEvent,
-    PartitionEvent,
-    Purpose,
-    SelectionEvent,
-    zcdp_name,
-)
 from adaptive_qs.privacy.unit import Unit
 from adaptive_qs.table.columns.base import ColumnBase
 from adaptive_qs.table.schema import Schema, is_unreviewed
@@ -60,21 +52,21 @@ class Fact(BaseModel, frozen=True, extra="forbid"):
     def _check_figures(self) -> Self:
         if (self.rho, self.delta) != (float_above(self.cost.rho), float_above(self.cost.delta)):
             raise ValueError("a fact's figures contradict each other")
-        if (self.cost != Cost()) != (self.basis == "paid for"):
+        if (self.cost != charges.Cost()) != (self.basis == "paid for"):
             raise ValueError("the basis of a fact contradicts its cost")
         return self
 
     @property
-    def cost(self) -> Cost:
+    def cost(self) -> charges.Cost:
         """The exact cost."""
-        return Cost(self.rho_units, self.delta_units)
+        return charges.Cost(self.rho_units, self.delta_units)
 
     @classmethod
     def from_charges(
-        cls, kind: Kind, fact: str, events: Iterable[Event], columns: Sequence[str] = ()
+        cls, kind: Kind, fact: str, events: Iterable[charges.Event], columns: Sequence[str] = ()
     ) -> Self:
         """Return a fact that costs what these charges cost."""
-        cost = Cost.of(events)
+        cost = charges.Cost.of(events)
         return cls(
             kind=kind,
             fact=fact,
@@ -87,9 +79,9 @@ class Fact(BaseModel, frozen=True, extra="forbid"):
         )
 
 
-def total_cost(facts: Iterable[Fact]) -> Cost:
+def total_cost(facts: Iterable[Fact]) -> charges.Cost:
     """Return the exact cost of all facts together."""
-    return sum((fact.cost for fact in facts), Cost())
+    return sum((fact.cost for fact in facts), charges.Cost())
 
 
 _PUBLIC: tuple[tuple[Kind, str], ...] = (
@@ -133,13 +125,15 @@ _PAID_TEXTS: dict[Kind, str] = {
 }
 """The text of each kind, to be formatted with the number of charges."""
 _MECHANISMS = {
-    GaussianEvent: "exact discrete Gaussian",
-    SelectionEvent: "exponential mechanism",
-    PartitionEvent: "partition selection by exact discrete Gaussian",
+    charges.GaussianEvent: "exact discrete Gaussian",
+    charges.SelectionEvent: "exponential mechanism",
+    charges.PartitionEvent: "partition selection by exact discrete Gaussian",
 }
 
 
-def list_facts(events: Iterable[Event], schema: Schema, derived: Iterable[str]) -> tuple[Fact, ...]:
+def list_facts(
+    events: Iterable[charges.Event], schema: Schema, derived: Iterable[str]
+) -> tuple[Fact, ...]:
     """Return every fact of a release; each charge is in exactly one of them.
 
     ``derived`` is what was computed from released values: ``TABLES`` or ``ANSWERS``. ValueError is
@@ -159,15 +153,15 @@ def list_facts(events: Iterable[Event], schema: Schema, derived: Iterable[str]) 
     )
 
 
-def list_mechanisms(events: Iterable[Event]) -> tuple[str, ...]:
+def list_mechanisms(events: Iterable[charges.Event]) -> tuple[str, ...]:
     """Return the names of the mechanisms that were charged, each once."""
     return tuple(dict.fromkeys(_MECHANISMS[type(event)] for event in events))
 
 
-def list_paid_facts(events: Iterable[Event], schema: Schema) -> list[Fact]:
+def list_paid_facts(events: Iterable[charges.Event], schema: Schema) -> list[Fact]:
     """Return one fact for each purpose, in the order of the first charges."""
     names = {*schema.names, schema.person}
-    groups: dict[tuple[Kind, str], list[Event]] = {}
+    groups: dict[tuple[Kind, str], list[charges.Event]] = {}
     for event in events:
         if not names >= set(event.columns):
             raise ValueError("a charge is about a column that the schema does not have")
@@ -177,23 +171,23 @@ def list_paid_facts(events: Iterable[Event], schema: Schema) -> list[Fact]:
     return [_paid_fact(kind, charged, schema) for (kind, _), charged in groups.items()]
 
 
-_KINDS: dict[Purpose, Kind] = {
-    Purpose.ROWS: "rows",
-    Purpose.BINS: "values",
-    Purpose.VALUES: "values",
-    Purpose.HEAPS: "heaps",
-    Purpose.SELECTION: "selections",
-    Purpose.RESIDUAL: "combinations",
-    Purpose.STRATEGY: "answers",
+_KINDS: dict[charges.Purpose, Kind] = {
+    charges.Purpose.ROWS: "rows",
+    charges.Purpose.BINS: "values",
+    charges.Purpose.VALUES: "values",
+    charges.Purpose.HEAPS: "heaps",
+    charges.Purpose.SELECTION: "selections",
+    charges.Purpose.RESIDUAL: "combinations",
+    charges.Purpose.STRATEGY: "answers",
 }
 
 
-def _kind(event: Event) -> Kind:
-    single = event.purpose is Purpose.RESIDUAL and len(event.columns) == 1
+def _kind(event: charges.Event) -> Kind:
+    single = event.purpose is charges.Purpose.RESIDUAL and len(event.columns) == 1
     return "single columns" if single else _KINDS[event.purpose]
 
 
-def _paid_fact(kind: Kind, charged: Sequence[Event], schema: Schema) -> Fact:
+def _paid_fact(kind: Kind, charged: Sequence[charges.Event], schema: Schema) -> Fact:
     columns: tuple[str, ...] = ()
     if kind in (*_OF_ONE_COLUMN, "single columns"):
         columns = tuple(dict.fromkeys(name for event in charged for name in event.columns))
@@ -367,7 +361,7 @@ def build_guarantee(
     μ of Gaussian DP is None if (ε, δ) follows from zCDP.
     """
     means = f"({epsilon:.6g}, {delta:g})-differential privacy"
-    zcdp = zcdp_name(delta_spent)
+    zcdp = charges.zcdp_name(delta_spent)
     if mu is not None:
         kind = zcdp.replace("zCDP", "mu-Gaussian DP")
         discrete = "up to a share 2^-20 of delta, for delta of at least 1e-300"

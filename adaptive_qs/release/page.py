@@ -9,19 +9,8 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from adaptive_qs.domain import BinLabel
-from adaptive_qs.pages.words import (
-    Bar,
-    BarChart,
-    at_resolution,
-    combination,
-    count,
-    counted,
-    grouped,
-    join_first,
-    listed,
-    render,
-    short,
-)
+from adaptive_qs.pages import words
+from adaptive_qs.pages.words import Bar, BarChart, at_resolution, count, counted, render, short
 from adaptive_qs.privacy.budget import weaknesses
 from adaptive_qs.release.bundle import Bundle
 from adaptive_qs.release.facts import Fact, group_facts
@@ -88,7 +77,7 @@ def column_chart(
 def _write_labels(labels: Sequence[str]) -> tuple[str, ...]:
     """Return labels with grouped thousands if a number has five digits; four may be a year."""
     ends = [end for label in labels for end in _find_ends(label, label)]
-    write = grouped if any(re.match(r"-?\d{5}", end) for end in ends) else str
+    write = words.grouped if any(re.match(r"-?\d{5}", end) for end in ends) else str
 
     def write_label(label: str) -> str:
         if not isinstance(label, BinLabel):
@@ -241,7 +230,7 @@ def describe_uses(
     """Return what tables are good for, from released noise and the rules of the schema only."""
     measured = [c for c in columns if c.l1 is not None]
     precise, noisy = _split_by_noise([(c.declared.name, c.l1 or 0.0) for c in measured])
-    known = [(combination(m.names), m.l1 or 0.0) for m in marginals if m.measured]
+    known = [(words.combination(m.names), m.l1 or 0.0) for m in marginals if m.measured]
     pairs, noisy_pairs = _split_by_noise(known)
     coarse = [m.resolution for m in marginals if m.groups and not m.measured]
     others = sum(not (m.measured or m.groups) for m in marginals)
@@ -282,7 +271,7 @@ def _split_by_noise(noise: Sequence[tuple[str, float]]) -> tuple[list[str], list
 
 
 def _name(names: Sequence[str]) -> str:
-    return listed([short(name, 120) for name in names], NAMED)
+    return words.listed([short(name, 120) for name in names], NAMED)
 
 
 # The page with charts.
@@ -375,7 +364,7 @@ def _mark_fact(fact: Fact) -> str:
 
 
 def _name_columns(columns: Sequence[str]) -> str:
-    names = join_first([*map(_escape, columns)], _COLUMNS_NAMED)
+    names = words.join_first([*map(_escape, columns)], _COLUMNS_NAMED)
     return names + (" columns" if len(columns) > _COLUMNS_NAMED else "")
 
 

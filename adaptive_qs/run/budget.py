@@ -12,14 +12,8 @@ from adaptive_qs.arguments import positive_number
 from adaptive_qs.domain import Domain
 from adaptive_qs.errors import InputError, ResourceExceeded
 from adaptive_qs.machine import PROCESS_BYTES, ROWS_SHARE, memory_bytes
-from adaptive_qs.privacy.accounting import (
-    bound_advantage,
-    compute_epsilon,
-    compute_gaussian_epsilon,
-    compute_gaussian_mu,
-    compute_mu,
-    compute_rho,
-)
+from adaptive_qs.privacy import accounting
+from adaptive_qs.privacy.accounting import bound_advantage, compute_epsilon, compute_mu, compute_rho
 from adaptive_qs.privacy.budget import (
     BudgetWarning,
     PrivacyLoss,
@@ -187,7 +181,7 @@ class PrivacyTarget:
             return replace(target, rho=compute_rho(epsilon, left))
         if not MIN_EPSILON <= epsilon <= MAX_EPSILON:
             return replace(target, rho=math.inf if epsilon > 1 else 0.0)
-        beta = math.nextafter(compute_gaussian_mu(epsilon, left) ** 2, 0.0)
+        beta = math.nextafter(accounting.compute_gaussian_mu(epsilon, left) ** 2, 0.0)
         return replace(target, rho=beta / 2)
 
     @property
@@ -199,7 +193,8 @@ class PrivacyTarget:
     def _with_epsilon(self, requested: float | None) -> Self:
         if requested is None and self.gaussian:
             return replace(
-                self, epsilon=compute_gaussian_epsilon(compute_mu(self.rho), self._converting)
+                self,
+                epsilon=accounting.compute_gaussian_epsilon(compute_mu(self.rho), self._converting),
             )
         implied = (
             compute_epsilon(self.rho, self._converting) if requested is None else float(requested)

@@ -12,16 +12,8 @@ from pathlib import Path
 from textwrap import fill, indent
 from typing import Annotated, Any, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
 
-from adaptive_qs.arguments import (
-    DEFAULT_SHARE,
-    check_choice,
-    check_path,
-    learning_share,
-    natural_number,
-    positive_integer,
-    positive_number,
-    shown,
-)
+from adaptive_qs import arguments
+from adaptive_qs.arguments import learning_share, positive_integer, positive_number, shown
 from adaptive_qs.errors import InputError
 from adaptive_qs.loop import LEVELS
 from adaptive_qs.strategy import MECHANISMS
@@ -99,7 +91,7 @@ class Field(NamedTuple):
         if Path in self.kinds and not isinstance(value, str | os.PathLike):
             raise InputError(f"{name} is {shown(value)}. Use the path of a file.")
         if Path in self.kinds:
-            check_path(name, value)
+            arguments.check_path(name, value)
         if self.kinds == (str,) and not isinstance(value, str):
             raise InputError(f"{name} is {shown(value)}. Use a text.")
         return value
@@ -201,7 +193,7 @@ def _with_arguments(text: str | None, model: type) -> str | None:
 
 
 def _choice(known: Any) -> Callable[[str, Any], str]:
-    return lambda name, value: check_choice(name, value, known)
+    return lambda name, value: arguments.check_choice(name, value, known)
 
 
 def _share(name: str, value: Any) -> float:
@@ -264,7 +256,7 @@ class BudgetOptions(UnitOptions, PromiseOptions):
 
     learning_share: Annotated[float, Option(
         "Part of the budget for the bins and values that the schema leaves open.", "P", BUDGET,
-        check=_share)] = DEFAULT_SHARE  # fmt: skip
+        check=_share)] = arguments.DEFAULT_SHARE  # fmt: skip
 
     @property
     def budgeted(self) -> bool:
@@ -329,7 +321,7 @@ class RunOptions(CountingOptions, MachineOptions, LimitOptions, PublicRows, Budg
 
     insecure_seed: Annotated[int | None, Option(
         "Reproducible noise, for tests. The outputs are NOT PRIVATE and are marked so.", "N",
-        BUDGET, check=natural_number)] = None  # fmt: skip
+        BUDGET, check=arguments.natural_number)] = None  # fmt: skip
     ledger: Annotated[Path | str | None, Option(
         "Ledger of the data set, made by adaptive-qs ledger create. It counts the budget of all "
         "runs and stores the measurements of an interrupted run.", "FILE", BUDGET

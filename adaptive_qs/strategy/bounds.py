@@ -10,16 +10,8 @@ from itertools import accumulate
 
 import numpy as np
 
-from adaptive_qs.strategy.solution import (
-    Array,
-    CenteringFactor,
-    Factor,
-    Solution,
-    SolverSettings,
-    Status,
-    Strategy,
-    circulant_arcs,
-)
+from adaptive_qs.strategy import solution
+from adaptive_qs.strategy.solution import Array, CenteringFactor, Factor, Solution, Status, Strategy
 from adaptive_qs.workload.axes import Circular, FirstCells, Marginal, Prefix, Range
 from adaptive_qs.workload.matrices import Queries
 from adaptive_qs.workload.residuals import CenteredQueries, Subworkload, Term
@@ -310,7 +302,7 @@ class FourierFactor(Factor):
         """Return the variances of arcs over all cells, whose covariance is circulant."""
         if len(self.shape) != 1 or queries.arc_lengths() is None or queries.is_partial:
             return None
-        return np.maximum(circulant_arcs(self.kernel), 0.0)
+        return np.maximum(solution.circulant_arcs(self.kernel), 0.0)
 
     @property
     def spans_residual(self) -> bool:
@@ -431,7 +423,7 @@ def _best_weights(c: Array) -> Array:
 # contrasts.
 
 
-def solve_fourier_product(subworkload: Subworkload, settings: SolverSettings) -> Solution:
+def solve_fourier_product(subworkload: Subworkload, settings: solution.SolverSettings) -> Solution:
     """Return one Fourier factor for each axis, contrasts if that would not fit in memory."""
     shape = subworkload.shape
     c = subworkload_spectrum(subworkload)

@@ -205,7 +205,6 @@ class GridFactor(Factor):
 
     @cached_property
     def matrix(self) -> Array:
-        """M/‖M‖, shape (rows, Πshape)."""
         return self.integers / math.sqrt(self.squared_norm)
 
     @cached_property
@@ -220,7 +219,6 @@ class GridFactor(Factor):
 
     @cached_property
     def inverse(self) -> Array:
-        """(M/‖M‖)⁺, shape (Πshape, rows)."""
         if self.is_full:
             return self.covariance @ self.matrix.T
         return np.asarray(cho_solve(cho_factor(self._gram()), self.matrix).T, dtype=np.float64)
@@ -248,7 +246,6 @@ class GridFactor(Factor):
 
     @cached_property
     def largest(self) -> int:
-        """The largest coefficient of M."""
         return int(abs(self.integers).max())
 
     @property
@@ -258,13 +255,11 @@ class GridFactor(Factor):
         return max(len(self.integers), cells if self.is_full else 0) * cells
 
     def answers(self, table: Integers) -> Integers:
-        """Return M times a table, shape (Πshape, k) -> (rows, k), exactly."""
         if int(abs(table).sum()) * self.largest < 2**53:  # exact in floating point, and faster
             return (self.integers.astype(np.float64) @ table).astype(np.int64)
         return self.integers @ table
 
     def estimate(self, answers: Array) -> Array:
-        """Return M⁺a."""
         return np.tensordot(self.inverse, answers, axes=1) / math.sqrt(self.squared_norm)
 
     def _gram(self) -> Array:

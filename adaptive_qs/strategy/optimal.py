@@ -151,7 +151,6 @@ class SolveCache:
         self._lock = Lock()
 
     def __len__(self) -> int:
-        """Return the number of problems solved so far."""
         return len(self._solutions)
 
     def get(self, key: Hashable, solve: Callable[[], Solution]) -> Solution:

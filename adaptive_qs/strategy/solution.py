@@ -253,27 +253,22 @@ class CenteringFactor(Factor):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The single axis."""
         return (self.size,)
 
     @property
     def matrix(self) -> Array:
-        """√(n/(n−1)) (I − 11ᵀ/n)."""
         return self._centering * math.sqrt(self.size / (self.size - 1))
 
     @property
     def inverse(self) -> Array:
-        """√((n−1)/n) (I − 11ᵀ/n)."""
         return self._centering * math.sqrt((self.size - 1) / self.size)
 
     @property
     def covariance(self) -> Array:
-        """((n−1)/n) (I − 11ᵀ/n)."""
         return self._centering * ((self.size - 1) / self.size)
 
     @property
     def centering_variance(self) -> float:
-        """(n−1)/n."""
         return (self.size - 1) / self.size
 
     @property
@@ -282,20 +277,16 @@ class CenteringFactor(Factor):
 
     @property
     def squared_norm(self) -> int:
-        """n(n − 1)."""
         return self.size * (self.size - 1)
 
     @property
     def largest(self) -> int:
-        """Largest coefficient, n."""
         return self.size
 
     def answers(self, table: NDArray[Any]) -> NDArray[Any]:
-        """Return n times the table without its mean."""
         return self.size * table - table.sum(axis=0)
 
     def estimate(self, answers: Array) -> Array:
-        """Return the mean-free part of the answers, divided by n."""
         return (answers - answers.mean(axis=0)) / self.size
 
     def arc_variances(self, queries: Queries) -> Array | None:
@@ -319,12 +310,10 @@ class IdentityFactor(Factor):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The single axis."""
         return (self.size,)
 
     @property
     def matrix(self) -> Array:
-        """I."""
         return np.eye(self.size)
 
     inverse = matrix

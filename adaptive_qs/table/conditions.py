@@ -350,7 +350,6 @@ class Missing(Condition):
         yield self.name
 
     def outcome(self, row: Row) -> Outcome:
-        """Return where there is no value."""
         missing = row[self.name].missing
         return Outcome(missing, ~missing, np.zeros_like(missing))
 
@@ -373,7 +372,6 @@ class Not(_Modified):
         return self.part
 
     def outcome(self, row: Row) -> Outcome:
-        """Return true where the part is false."""
         true, false, unknown = self.part.outcome(row)
         return Outcome(false, true, unknown)
 

@@ -15,19 +15,9 @@ from lark.exceptions import VisitError
 
 from adaptive_qs.arguments import shown
 from adaptive_qs.errors import InputError
+from adaptive_qs.table import conditions
 from adaptive_qs.table.columns.base import ColumnBase
-from adaptive_qs.table.conditions import (
-    DAY,
-    Comparison,
-    Condition,
-    Determination,
-    Either,
-    Limits,
-    Missing,
-    Not,
-    Operand,
-    both,
-)
+from adaptive_qs.table.conditions import DAY, Comparison, Condition, Determination, Either, Operand
 from adaptive_qs.table.text import read_moment, read_number
 
 GRAMMAR = r"""
@@ -188,7 +178,7 @@ class _Bound(Transformer[Token, Any]):
         return parts[0] if len(parts) == 1 else Either(tuple(parts))
 
     def both(self, parts: list[Condition]) -> Condition:
-        return parts[0] if len(parts) == 1 else both(tuple(parts))
+        return parts[0] if len(parts) == 1 else conditions.both(tuple(parts))
 
     @v_args(inline=True)
     def negation(self, part: Condition) -> Condition:
@@ -202,7 +192,7 @@ class _Bound(Transformer[Token, Any]):
 
     @v_args(inline=True)
     def equivalence(self, one: Condition, other: Condition) -> Condition:
-        return both((Either((one.negated(), other)), Either((other.negated(), one))))
+        return conditions.both((Either((one.negated(), other)), Either((other.negated(), one))))
 
     @v_args(inline=True)
     def missing(self, name: _Leaf) -> Condition:
@@ -210,23 +200,23 @@ class _Bound(Transformer[Token, Any]):
 
     @v_args(inline=True)
     def present(self, name: _Leaf) -> Condition:
-        return Not(self._missing(name))
+        return conditions.Not(self._missing(name))
 
     def at_least_one(self, names: list[_Leaf]) -> Condition:
         self._apart(names)
-        return Either(tuple(Not(self._missing(name)) for name in names))
+        return Either(tuple(conditions.Not(self._missing(name)) for name in names))
 
     def determination(self, names: list[_Leaf]) -> Determination:
         self._apart(names)
         *lefts, right = (self._learnt(name).name for name in names)
         return Determination(tuple(lefts), right)
 
-    def limitation(self, names: list[_Leaf]) -> Limits:
+    def limitation(self, names: list[_Leaf]) -> conditions.Limits:
         self._apart(names)
         left, right = map(self._learnt, names)
         if not right.measured:
             raise _Refused(f"{right.name!r} has labels, which are within no limits")
-        return Limits(left.name, right.name)
+        return conditions.Limits(left.name, right.name)
 
     def among(self, parts: list[Any]) -> Condition:
         name, *constants = parts
@@ -250,11 +240,11 @@ class _Bound(Transformer[Token, Any]):
 
     # What they mean.
 
-    def _missing(self, name: _Leaf) -> Missing:
+    def _missing(self, name: _Leaf) -> conditions.Missing:
         column = self._learnt(name)
         if column.missing_code is None:
             raise _Refused(f"{column.name!r} is never missing: declare its missing markers")
-        return Missing(column.name)
+        return conditions.Missing(column.name)
 
     def _compared(self, left: Term, sign: str, right: Term) -> Condition:
         named = [self._learnt(n) for n in (*_names(left), *_names(right)) if self._is_column(n)]

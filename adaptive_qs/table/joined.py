@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from adaptive_qs.arguments import check_path, shown
 from adaptive_qs.errors import DataError, ResourceExceeded
+from adaptive_qs.table import read as reading
 from adaptive_qs.table.cells import MixedCells, take_cells
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.columns.category import identifier_column
@@ -23,17 +24,6 @@ from adaptive_qs.table.encode import encode_chunk
 from adaptive_qs.table.files import inside
 from adaptive_qs.table.formats import BATCH_ROWS
 from adaptive_qs.table.persons import PERSON_BYTES, ContributionBound, PersonIndex, Places
-from adaptive_qs.table.read import (
-    FRAME,
-    ONE_TABLE,
-    Cells,
-    Chunk,
-    Rows,
-    Source,
-    check_names,
-    name_source,
-    open_source,
-)
 from adaptive_qs.table.schema import Schema
 from adaptive_qs.table.tables import TableSet
 
@@ -72,7 +62,7 @@ def locate_tables(place: str | Path, schema: TableSet) -> dict[str, Path]:
     """
     check_path("the tables", place, DataError)
     place = Path(place)
-    if place.name.lower().endswith(ONE_TABLE) and os.path.isfile(place):
+    if place.name.lower().endswith(reading.ONE_TABLE) and os.path.isfile(place):
         raise DataError(
             f"{place} is one table, and the schema describes {len(schema.tables)}. Use a folder "
             "with their files, or a database."
@@ -84,7 +74,7 @@ def locate_tables(place: str | Path, schema: TableSet) -> dict[str, Path]:
     found = {}
     for name in schema.names:
         file = schema.tables[name].file
-        endings = (*ONE_TABLE, ".xlsx", ".sqlite", ".db", ".duckdb")
+        endings = (*reading.ONE_TABLE, ".xlsx", ".sqlite", ".db", ".duckdb")
         names = [file] if file else [name, *(f"{name}{ending}" for ending in endings)]
         files = [place / each for each in names if os.path.exists(place / each)]
         if not files:
@@ -101,7 +91,7 @@ def locate_tables(place: str | Path, schema: TableSet) -> dict[str, Path]:
 
 def join_tables(
     tables: Mapping[str, Any], schema: TableSet, most_bytes: int, bounded: bool = True
-) -> dict[str, Rows]:
+) -> dict[str, reading.Rows]:
     """Return the tables of a set as they are measured, by name, root first.
 
     Tables with children are held in memory, their keys in at most ``most_bytes`` each; others are
@@ -129,7 +119,7 @@ def join_tables(
         cells = pa.array(np.minimum(counts, parent.most))
         whole[parent.parent] = above.with_column(parent.number, cells)
     measured = {each.name: each.schema for each in schema.measured()}
-    found: dict[str, Rows] = {}
+    found: dict[str, reading.Rows] = {}
     for name in schema.names:
         parent = schema.by_child.get(name)
         if parent is None:
@@ -137,7 +127,7 @@ def join_tables(
             continue
         kept = found[parent.parent]
         assert isinstance(kept, HeldRows), "a table with children is held"
-        rows: Rows = JoinedRows(tables[name], schema, name, kept)
+        rows: reading.Rows = JoinedRows(tables[name], schema, name, kept)
         if name in whole:
             rows = whole[name].below(kept)
         if bounded:
@@ -147,14 +137,14 @@ def join_tables(
 
 
 @dataclass(frozen=True, repr=False)
-class HeldRows(Rows):
+class HeldRows(reading.Rows):
     """Rows of a table in memory, behind the columns of their ancestors; private."""
 
     label: str  # the table, for messages
     key: str  # column that identifies the rows
     person: str | None  # column that names the row of the parent; None for the root
     keys: pa.StringArray  # the identifiers of the rows
-    cells: Mapping[str, Cells]  # own columns, and numbers of children, by name
+    cells: Mapping[str, reading.Cells]  # own columns, and numbers of children, by name
     above: HeldRows | None  # the rows of the parent
     places: Places  # shape (rows,), the position of each row's parent in them
     keyed: bool = False  # whether the key is read as one of the columns
@@ -170,7 +160,7 @@ class HeldRows(Rows):
         """The columns of the ancestors and of the table, in the order of the measured schema."""
         return *(() if self.above is None else self.above.names), *self.cells
 
-    def with_column(self, name: str, cells: Cells) -> HeldRows:
+    def with_column(self, name: str, cells: reading.Cells) -> HeldRows:
         """Return the rows with one more column."""
         return replace(self, cells={**self.cells, name: cells})
 
@@ -188,7 +178,7 @@ class HeldRows(Rows):
         moved = replace(self, above=above, places=places)
         return moved.select(np.flatnonzero(places >= 0))
 
-    def take(self, names: Sequence[str], rows: Places) -> dict[str, Cells]:
+    def take(self, names: Sequence[str], rows: Places) -> dict[str, reading.Cells]:
         """Return cells of the named columns, also of ancestors, in some rows."""
         found = {n: take_cells(self.cells[n], rows) for n in names if n in self.cells}
         if self.above is not None:
@@ -196,12 +186,12 @@ class HeldRows(Rows):
         return found
 
     @contextmanager
-    def open(self) -> Iterator[Source]:
+    def open(self) -> Iterator[reading.Source]:
         """Yield the rows as a source, with the key of the parent and, if requested, the own key."""
         more = [*([self.key] if self.keyed else []), *filter(None, [self.person])]
-        yield Source(self.label, (*self.names, *more), self._read)
+        yield reading.Source(self.label, (*self.names, *more), self._read)
 
-    def _read(self, requested: Sequence[str]) -> Iterator[Chunk]:
+    def _read(self, requested: Sequence[str]) -> Iterator[reading.Chunk]:
         for start in range(0, len(self), BATCH_ROWS):
             rows = np.arange(start, min(start + BATCH_ROWS, len(self)))
             found = self.take(requested, rows)
@@ -209,11 +199,11 @@ class HeldRows(Rows):
             if self.above is not None and self.person is not None:
                 found[self.person] = self.above.keys.take(pa.array(self.places[rows]))
             columns = tuple(found[name] for name in requested)
-            yield Chunk(columns, int(rows[-1]) + 1, len(self))
+            yield reading.Chunk(columns, int(rows[-1]) + 1, len(self))
 
 
 @dataclass(frozen=True, repr=False)
-class JoinedRows(Rows):
+class JoinedRows(reading.Rows):
     """Rows of a table without children, behind the columns of their ancestors; private."""
 
     table: Any
@@ -225,13 +215,13 @@ class JoinedRows(Rows):
         return self.name
 
     @contextmanager
-    def open(self) -> Iterator[Source]:
+    def open(self) -> Iterator[reading.Source]:
         key, own = self.schema.by_child[self.name].column, self.schema.tables[self.name].names
         with _open_table(self.table, self.schema, self.name) as source:
             names = (*self.above.names, *own, key)
-            yield Source(source.label, names, partial(self._read, source))
+            yield reading.Source(source.label, names, partial(self._read, source))
 
-    def _read(self, source: Source, requested: Sequence[str]) -> Iterator[Chunk]:
+    def _read(self, source: reading.Source, requested: Sequence[str]) -> Iterator[reading.Chunk]:
         key, own = self.schema.by_child[self.name], self.schema.tables[self.name].names
         read = [name for name in requested if name in own]
         for chunk in source.read((*read, key.column)):
@@ -247,7 +237,7 @@ class JoinedRows(Rows):
             yield replace(chunk, columns=tuple(found[name] for name in requested))
 
 
-def _bound(rows: Rows, schema: Schema, most: int, most_bytes: int) -> Rows:
+def _bound(rows: reading.Rows, schema: Schema, most: int, most_bytes: int) -> reading.Rows:
     if not isinstance(rows, HeldRows):
         return ContributionBound.from_source(rows, schema, most, most_bytes)
     keyed = schema.changed(columns=(*schema.columns, identifier_column(rows.key)))
@@ -262,7 +252,7 @@ def _hold(
     table: Any, schema: TableSet, name: str, above: HeldRows | None, most_bytes: int
 ) -> HeldRows:
     own, parent = schema.tables[name], schema.by_child.get(name)
-    columns: dict[str, list[Cells]] = {column: [] for column in own.names}
+    columns: dict[str, list[reading.Cells]] = {column: [] for column in own.names}
     keys, places = [pa.array([], pa.string())], [np.zeros(0, np.int64)]
     key = str(schema.own_key(name))
     with _open_table(table, schema, name) as source:
@@ -325,15 +315,15 @@ def _find_parents(parents: PersonIndex, above: HeldRows, column: str, label: str
 
 
 @contextmanager
-def _open_table(table: Any, schema: TableSet, name: str) -> Iterator[Source]:
+def _open_table(table: Any, schema: TableSet, name: str) -> Iterator[reading.Source]:
     """Open a whole table with its keys; raise DataError if it is not as the schema says."""
     own, keys = schema.tables[name], schema.key_columns(name)
     if isinstance(table, CodedTable):
         raise DataError(f"a coded table has no key {keys[0]!r}. Use the raw table of {name}.")
-    with open_source(table, own.dialect) as source:
-        if source.label == FRAME:
+    with reading.open_source(table, own.dialect) as source:
+        if source.label == reading.FRAME:
             source = replace(source, label=name)
-        elif inside(name_source(table))[1] is not None:  # one of several tables in a file
+        elif inside(reading.name_source(table))[1] is not None:  # one of several tables in a file
             source = replace(source, label=f"{source.label}: {name}")
-        check_names(source, (*own.names, *keys), own.unread)
+        reading.check_names(source, (*own.names, *keys), own.unread)
         yield source

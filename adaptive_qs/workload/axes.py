@@ -33,12 +33,10 @@ class OrderedQueries(Queries):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """(n,)."""
         return (self.size,)
 
     @property
     def num_queries(self) -> int:
-        """One for each cell."""
         return self.size
 
     def arc_lengths(self) -> NDArray[np.int64]:
@@ -50,19 +48,15 @@ class Marginal(OrderedQueries):
     """x = c for every c: the n cells themselves."""
 
     def arc_lengths(self) -> NDArray[np.int64]:
-        """Return 1."""
         return np.ones(1, dtype=np.int64)
 
     def gram(self) -> Array:
-        """Return I."""
         return np.eye(self.size)
 
     def column_norms(self) -> Array:
-        """Return 1 for every cell."""
         return np.ones(self.size)
 
     def answer(self, table: Array) -> Array:
-        """Return the table itself."""
         return table
 
     def squares(self, covariance: Array) -> Array:
@@ -83,7 +77,6 @@ class Prefix(OrderedQueries):
         return np.minimum.outer(down, down)
 
     def column_norms(self) -> Array:
-        """Return n − i."""
         return np.arange(self.size, 0, -1, dtype=np.float64)
 
     def answer(self, table: Array) -> Array:
@@ -105,7 +98,6 @@ class Range(OrderedQueries):
 
     @property
     def num_queries(self) -> int:
-        """n(n+1)/2."""
         return self.size * (self.size + 1) // 2
 
     def gram(self) -> Array:
@@ -123,7 +115,6 @@ class Range(OrderedQueries):
         return float(n * (n + 1) ** 2 * (n + 2) // 12)
 
     def column_norms(self) -> Array:
-        """Return (i + 1)(n − i)."""
         i = np.arange(self.size, dtype=np.float64)
         return (i + 1) * (self.size - i)
 
@@ -158,7 +149,6 @@ class Circular(OrderedQueries):
 
     @property
     def num_queries(self) -> int:
-        """n²."""
         return self.size**2
 
     def circulant(self) -> Array:
@@ -172,7 +162,6 @@ class Circular(OrderedQueries):
         return (e * (e + 1) + d * (d + 1)) / 2
 
     def gram(self) -> Array:
-        """Return the circulant matrix of :meth:`circulant`."""
         row = self.circulant()  # symmetric: row[d] = row[n − d]
         windows = sliding_window_view(np.concatenate([row, row[:-1]]), self.size)
         gram = np.empty((self.size, self.size))
@@ -186,7 +175,6 @@ class Circular(OrderedQueries):
         return float(n * n * (n + 1) * (2 * n + 1) // 6)
 
     def column_norms(self) -> Array:
-        """Return n(n+1)/2 for every cell."""
         return np.full(self.size, self.size * (self.size + 1) / 2)
 
     def answer(self, table: Array) -> Array:
@@ -235,19 +223,15 @@ class FirstCells(OrderedQueries):
     arc_lengths, sums, squared_sums = map(_delegated, ("arc_lengths", "sums", "squared_sums"))
 
     def gram(self) -> Array:
-        """Return the matrix of the first cells, and zeros."""
         return np.pad(self.queries.gram(), (0, self.size - self.queries.size))
 
     def column_norms(self) -> Array:
-        """Return the norms of the first cells, and zeros."""
         return np.pad(self.queries.column_norms(), (0, self.size - self.queries.size))
 
     def answer(self, table: Array) -> Array:
-        """Return answers from the first cells, shape (n, ...) -> (m, ...)."""
         return self.queries.answer(table[: self.queries.size])
 
     def squares(self, covariance: Array) -> Array:
-        """Return variances from the first cells, shape (n, n, ...) -> (m, ...)."""
         first = slice(self.queries.size)
         return self.queries.squares(covariance[first, first])
 
@@ -293,7 +277,6 @@ class LevelQueries(Queries):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """(n_1, n_2)."""
         return (self.first, self.second)
 
     def levels(self) -> Levels:
@@ -312,7 +295,6 @@ class LevelQueries(Queries):
         return Prefix(self.num_queries).gram()[np.ix_(level, level)]
 
     def column_norms(self) -> Array:
-        """Return m − level."""
         return (self.num_queries - self.levels().ravel()).astype(np.float64)
 
     def answer(self, table: Array) -> Array:
@@ -344,11 +326,9 @@ class Affine(LevelQueries):
 
     @property
     def num_queries(self) -> int:
-        """n_1 + n_2 − 1."""
         return self.first + self.second - 1
 
     def levels(self) -> Levels:
-        """Return a + b."""
         return np.add.outer(np.arange(self.first), np.arange(self.second))
 
     def labels(self, names: tuple[str, ...], values: tuple[tuple[str, ...], ...]) -> Iterator[str]:
@@ -361,11 +341,9 @@ class AbsDiff(LevelQueries):
 
     @property
     def num_queries(self) -> int:
-        """max(n_1, n_2)."""
         return max(self.shape)
 
     def levels(self) -> Levels:
-        """Return |a − b|."""
         return np.abs(np.subtract.outer(np.arange(self.first), np.arange(self.second)))
 
     def labels(self, names: tuple[str, ...], values: tuple[tuple[str, ...], ...]) -> Iterator[str]:

@@ -98,7 +98,8 @@ def test_a_method_has_a_docstring_unless_it_overrides_one_that_has():
 
     def describes(name, method):
         for each in classes.get(name, ()):
-            own = [m for m in each.body if getattr(m, "name", "") == method]
+            methods = [node for node in ast.walk(each) if isinstance(node, ast.FunctionDef)]
+            own = [node for node in methods if node.name == method]
             bases = (ast.unparse(base).split(".")[-1].split("[")[0] for base in each.bases)
             if any(map(ast.get_docstring, own)) or any(describes(b, method) for b in bases):
                 return True

@@ -16,18 +16,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 from pydantic import BaseModel, Field, model_validator
 
 from adaptive_qs.pages.words import join_first
-from adaptive_qs.table.columns.base import (
-    OUTSIDE,
-    UNREADABLE,
-    CellType,
-    ColumnBase,
-    Topic,
-    cells,
-    np,
-    pa,
-    pc,
-    refuse_duplicates,
-)
+from adaptive_qs.table.columns import base
+from adaptive_qs.table.columns.base import cells, np, pa, pc
 from adaptive_qs.table.text import DecimalSign, GroupSign, Spelling, read_number
 
 if TYPE_CHECKING:
@@ -78,7 +68,7 @@ def find_kinds(marks: Codes, endings: Sequence[Ending]) -> Codes:
     return kinds
 
 
-class RangeColumn(ColumnBase):
+class RangeColumn(base.ColumnBase):
     """A column of ordered values between two public bounds, most of them in bins.
 
     Every value is a point, and every code an interval of points.
@@ -102,7 +92,7 @@ class RangeColumn(ColumnBase):
     disclosed: ClassVar = "their bounds and bins"
 
     @property
-    def topics(self) -> tuple[Topic, ...]:
+    def topics(self) -> tuple[base.Topic, ...]:
         return ("limits", *super().topics)
 
     heap_keys: ClassVar[tuple[str, ...]] = ("heaps", "private_heaps")
@@ -113,8 +103,8 @@ class RangeColumn(ColumnBase):
     def _refused(self, codes: Codes, readable: Mask, inside: Mask) -> Codes:
         """Return the codes, with sentinels for cells that are no values of the range."""
         if self.outside != "clip":
-            codes = np.where(inside, codes, OUTSIDE)
-        return np.where(readable, codes, UNREADABLE)
+            codes = np.where(inside, codes, base.OUTSIDE)
+        return np.where(readable, codes, base.UNREADABLE)
 
     def _kept(self, numbers: NDArray[Any]) -> NDArray[Any]:
         """Return numbers moved to the ends of the range, or without those outside it."""
@@ -202,7 +192,7 @@ class RangeColumn(ColumnBase):
         given = self.heap_keys if self.counts_heaps else ()
         return tuple(key for key in given if getattr(self, key))
 
-    def without_heaps(self) -> ColumnBase:
+    def without_heaps(self) -> base.ColumnBase:
         none = {key: type(self).model_fields[key].default for key in self.heap_keys}
         return self.model_copy(update=none) if self.counts_heaps else self
 
@@ -223,7 +213,7 @@ class RangeColumn(ColumnBase):
             raise ValueError("heaps are declared and to be found as well: keep one of the two")
         if len(self.heaps) > MOST_HEAPS:
             raise ValueError(f"{len(self.heaps)} heaps are given: {MOST_HEAPS} is the most")
-        refuse_duplicates(self.heaps)
+        base.refuse_duplicates(self.heaps)
         for value in self.heaps:
             if getattr(self, "learnt", None) is None and not self.declares(self._heap_text(value)):
                 raise ValueError(f"heap {value} lies outside the range: correct it")
@@ -265,7 +255,7 @@ class NumberColumn(RangeColumn):
     """Whether the values are integers."""
     greatest: ClassVar[int | float]
     """Largest magnitude of a value."""
-    number_type: ClassVar[CellType]
+    number_type: ClassVar[base.CellType]
     """Type of plain cells in tables with types."""
 
     # What is still to be learnt.
@@ -389,7 +379,7 @@ class NumberColumn(RangeColumn):
         return self
 
     @property
-    def cell_types(self) -> tuple[CellType, ...]:
+    def cell_types(self) -> tuple[base.CellType, ...]:
         return (self.number_type,) if self.spelling.plain else ()
 
     def declares(self, text: str) -> bool:

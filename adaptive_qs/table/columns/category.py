@@ -8,24 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, StrictBool, StrictInt
 
-from adaptive_qs.table.columns.base import (
-    EMPTY,
-    OUTSIDE,
-    TO_BE_LEARNT,
-    UNREADABLE,
-    CellType,
-    ColumnBase,
-    Draft,
-    Text,
-    Topic,
-    binning,
-    cells,
-    np,
-    pa,
-    pc,
-    refuse_duplicates,
-    spellings,
-)
+from adaptive_qs.table.columns import base
+from adaptive_qs.table.columns.base import binning, cells, np, pa, pc, spellings
 from adaptive_qs.table.text import FALSE_WORDS, TRUE_WORDS, read_integer
 
 if TYPE_CHECKING:
@@ -40,31 +24,33 @@ MAX_EXACT = 2**53
 """Least integer that is an identifier."""
 
 
-class CategoricalColumn(ColumnBase):
+class CategoricalColumn(base.ColumnBase):
     """A column whose values are listed, all strings, all integers or all booleans, or learnt.
 
     Of text, a run can learn the frequent values from the rows; all others get the catch-all label.
     """
 
     type: Literal["categorical"]
-    values: Annotated[tuple[Text | StrictBool | Integer64, ...], Field(min_length=1)] = ()
+    values: Annotated[tuple[base.Text | StrictBool | Integer64, ...], Field(min_length=1)] = ()
     """The values, in code order."""
     private_values: Annotated[int, Field(ge=1, le=100_000)] | None = None
     """The largest number of values that a run learns from the rows and pays for. The catch_all, a
     text, takes every other value, blank cells too."""
     ordered: bool = False
     """Whether the order of the values means something (for prefix and range queries)."""
-    catch_all: Text | Integer64 | None = None
+    catch_all: base.Text | Integer64 | None = None
     """Label that takes every value not listed; it may be one of the listed values."""
-    groups: Mapping[Text, tuple[Text | StrictBool | Integer64, ...]] = Field(default_factory=dict)
+    groups: Mapping[base.Text, tuple[base.Text | StrictBool | Integer64, ...]] = Field(
+        default_factory=dict
+    )
     """Values that belong together, by the name of their group; each value is in one. Marginals may
     be measured over these groups."""
     learnt: tuple[Literal["values"]] | None = None
     """What was learnt from private rows and paid for, as the program notes it."""
 
     @property
-    def topics(self) -> tuple[Topic, ...]:
-        order: tuple[Topic, ...] = ("order",) if self.ordered else ()
+    def topics(self) -> tuple[base.Topic, ...]:
+        order: tuple[base.Topic, ...] = ("order",) if self.ordered else ()
         return ("values", *order, *super().topics)
 
     @property
@@ -176,7 +162,7 @@ class CategoricalColumn(ColumnBase):
             return
         if len({type(value) for value in self.values}) > 1:
             raise ValueError("the values are of several types: quote all of them or none")
-        refuse_duplicates(self.values)
+        base.refuse_duplicates(self.values)
         if self.catch_all is not None and type(self.catch_all) is not type(self.values[0]):
             raise ValueError(
                 f"catch_all {self.catch_all!r} is not of the type of the values: make it so"
@@ -189,7 +175,7 @@ class CategoricalColumn(ColumnBase):
         for value in grouped:
             if value not in self.labels:
                 raise ValueError(f"groups name {value!r}, which is no value: check the spelling")
-        refuse_duplicates(grouped)
+        base.refuse_duplicates(grouped)
         for value in self.values:
             if value not in grouped:
                 raise ValueError(f"value {value!r} is in none of the groups: add it to one")
@@ -224,7 +210,7 @@ class CategoricalColumn(ColumnBase):
     def summary(self) -> str:
         """All values, or the first ones and the last."""
         if self.is_unlearnt:
-            return TO_BE_LEARNT
+            return base.TO_BE_LEARNT
         most = 64
         shown = [v if len(v) <= 32 else f"{v[:32]}..." for v in map(str, self.labels)]
         kept, last = shown[:-1], shown[-1:]
@@ -246,8 +232,8 @@ class CategoricalColumn(ColumnBase):
             numbers, readable = (cells.as_booleans if boolean else cells.as_integers)(values)
             looked_up, labels = pa.array(numbers), labels.cast(pa.int64())
         codes = pc.index_in(looked_up, value_set=labels).cast(pa.int64())
-        codes = cells.from_arrow(codes.fill_null(cells.to_arrow(np.array([OUTSIDE]))[0]))
-        return np.where(readable, codes, UNREADABLE)
+        codes = cells.from_arrow(codes.fill_null(cells.to_arrow(np.array([base.OUTSIDE]))[0]))
+        return np.where(readable, codes, base.UNREADABLE)
 
     def draw(self, codes: Codes, rng: np.random.Generator) -> pa.Array:
         return cells.to_arrow(self.labels).take(cells.to_arrow(codes))
@@ -258,7 +244,7 @@ class CategoricalColumn(ColumnBase):
         return [label.lower() for label in labels] if self._lists_booleans else [*labels]
 
     def explain_refusal(self, refusal: int) -> str:
-        if refusal == EMPTY:
+        if refusal == base.EMPTY:
             return super().explain_refusal(refusal)
         return (
             "has a value that is not declared: add it to values, declare it as a missing marker, "
@@ -266,7 +252,7 @@ class CategoricalColumn(ColumnBase):
         )
 
     @classmethod
-    def draft(cls, name: str, profile: Profile) -> Draft | None:
+    def draft(cls, name: str, profile: Profile) -> base.Draft | None:
         """Return a draft of labels: few texts, or few integers scattered over a wide range."""
         if not profile.numeric:
             return None if profile.dated else cls._draft_of_texts(profile)
@@ -280,10 +266,10 @@ class CategoricalColumn(ColumnBase):
         if not (profile.integers and exact and distinct <= few and scattered):
             return None
         values = profile.points.astype(int).tolist()
-        return Draft({"type": "categorical", "values": values, "ordered": True})
+        return base.Draft({"type": "categorical", "values": values, "ordered": True})
 
     @classmethod
-    def _draft_of_texts(cls, profile: Profile) -> Draft:
+    def _draft_of_texts(cls, profile: Profile) -> base.Draft:
         """Return labels, or why the texts are none."""
         values = profile.values
         ordered = spellings.in_natural_order(values)
@@ -295,7 +281,7 @@ class CategoricalColumn(ColumnBase):
         if not problem and (problem := spellings.durations_spelled(values)):
             most = binning.periods_for(profile.filled)
         if problem and len(values) <= most:
-            return Draft(labels, f"taken as categories, but {problem}")
+            return base.Draft(labels, f"taken as categories, but {problem}")
         if not problem and len(values) > most:
             problem = spellings.units_spelled(values)
             if not problem and ordered is None and not profile.zero_filled:
@@ -309,9 +295,11 @@ class CategoricalColumn(ColumnBase):
             kind = "codes with leading zeros" if profile.zero_filled else "free text"
             problem = f"{kind}: more than {most_labels} values"
         note = "digits with leading zeros are taken as text: are they codes?"
-        return Draft(None, problem) if problem else Draft(labels, note * profile.zero_filled)
+        return (
+            base.Draft(None, problem) if problem else base.Draft(labels, note * profile.zero_filled)
+        )
 
-    cell_types: ClassVar[tuple[CellType, ...]] = ("digits", "true or false")
+    cell_types: ClassVar[tuple[base.CellType, ...]] = ("digits", "true or false")
 
     def cell_of_other_type(self) -> str | None:
         """Return a boolean, or an integer where booleans are listed."""
@@ -320,18 +308,18 @@ class CategoricalColumn(ColumnBase):
         return "1" if {"true", "false"} & {str(value) for value in self.values} else "true"
 
 
-def listed_column(name: str, values: Sequence[str]) -> ColumnBase:
+def listed_column(name: str, values: Sequence[str]) -> base.ColumnBase:
     """Return a column with these values."""
     return CategoricalColumn(name=name, type="categorical", values=tuple(values))
 
 
-def identifier_column(name: str) -> ColumnBase:
+def identifier_column(name: str) -> base.ColumnBase:
     """Return a column whose cells differ as their texts do, and that is never measured."""
     content = {"name": name, "type": "categorical", "private_values": 1, "catch_all": "-"}
     return CategoricalColumn.model_validate(content)
 
 
-class BooleanColumn(ColumnBase):
+class BooleanColumn(base.ColumnBase):
     """False is code 0 and true is code 1; cells are true/false, t/f, yes/no, y/n, 1/0."""
 
     type: Literal["boolean"]
@@ -339,7 +327,7 @@ class BooleanColumn(ColumnBase):
     """Whether false < true means something (for prefix and range queries)."""
     outside: Literal["refuse", "missing"] = "refuse"
     """What happens to a cell that is no boolean."""
-    words: tuple[Text, Text] = ("false", "true")
+    words: tuple[base.Text, base.Text] = ("false", "true")
     """How CSV has false and true; other words are read as well."""
 
     num_values: ClassVar[int] = 2
@@ -347,14 +335,14 @@ class BooleanColumn(ColumnBase):
     limits: ClassVar[tuple[int, int]] = (0, 1)
     kind: ClassVar[Hashable] = "booleans"
     summary: ClassVar[str] = "false, true"
-    cell_types: ClassVar[tuple[CellType, ...]] = ("boolean",)
+    cell_types: ClassVar[tuple[base.CellType, ...]] = ("boolean",)
 
     def declares(self, text: str) -> bool:
         return text.lower() in TRUE_WORDS | FALSE_WORDS
 
     def read(self, values: pa.Array) -> Codes:
         codes, readable = cells.as_booleans(values)
-        return np.where(readable, codes, UNREADABLE)
+        return np.where(readable, codes, base.UNREADABLE)
 
     def draw(self, codes: Codes, rng: np.random.Generator) -> pa.Array:
         return pa.array(codes == 1)
@@ -374,7 +362,7 @@ class BooleanColumn(ColumnBase):
         return float(word in TRUE_WORDS) if word in TRUE_WORDS | FALSE_WORDS else None
 
     @classmethod
-    def draft(cls, name: str, profile: Profile) -> Draft | None:
+    def draft(cls, name: str, profile: Profile) -> base.Draft | None:
         """Return a draft if the cells are "true" and "false", in any case."""
         if not profile.truth:
             return None
@@ -383,5 +371,5 @@ class BooleanColumn(ColumnBase):
         case = str.upper if like.isupper() else str.title if like.istitle() else str
         words = [by_word.get(word, case(word)) for word in ("false", "true")]
         if words != ["false", "true"]:
-            return Draft({"type": "boolean", "words": words})
-        return Draft({"type": "boolean"})
+            return base.Draft({"type": "boolean", "words": words})
+        return base.Draft({"type": "boolean"})

@@ -7,18 +7,8 @@ import math
 from collections.abc import Hashable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from adaptive_qs.table.columns.base import (
-    CellType,
-    Draft,
-    Topic,
-    bin_label,
-    binning,
-    cells,
-    np,
-    pa,
-    pc,
-    spellings,
-)
+from adaptive_qs.table.columns import base
+from adaptive_qs.table.columns.base import binning, cells, np, pa, pc, spellings
 from adaptive_qs.table.columns.binned import RangeColumn
 from adaptive_qs.table.columns.part import CYCLE, FIRST_MONDAY, PARTS, SECONDS, find_parts
 from adaptive_qs.table.text import EPOCH, PLAIN_TIMES, read_moment, to_seconds
@@ -99,7 +89,7 @@ class MomentColumn(RangeColumn):
     """Whether cells with a time zone count by their own clock instead of in UTC."""
     point: ClassVar[int] = 1
     """Seconds from one value to the next."""
-    iso_cells: ClassVar[CellType]
+    iso_cells: ClassVar[base.CellType]
     """Type of cells without a format of their own in tables with types."""
 
     @property
@@ -244,7 +234,7 @@ class MomentColumn(RangeColumn):
                 find_starts(each, self.granularity).astype("M8[s]").astype("M8[D]")
                 for each in (periods, periods + 1)
             )
-            return [bin_label(str(day), str(after - 1)) for day, after in zip(*days)]
+            return [base.bin_label(str(day), str(after - 1)) for day, after in zip(*days)]
         units = {"year": "Y", "month": "M", "day": "D", "hour": "h", "minute": "m"}
         moments = periods.astype(f"M8[{units[self.granularity]}]")
         mark = "h" if self.granularity == "hour" else ""
@@ -263,12 +253,12 @@ class MomentColumn(RangeColumn):
         return pa.array(texts, pa.string()).take(distinct.indices)
 
     @classmethod
-    def draft(cls, name: str, profile: Profile) -> Draft | None:
+    def draft(cls, name: str, profile: Profile) -> base.Draft | None:
         """Return a draft if the cells are dates, with or without a time of day as in the type."""
         return _drafted(profile, days=cls.by_day)
 
     @property
-    def cell_types(self) -> tuple[CellType, ...]:
+    def cell_types(self) -> tuple[base.CellType, ...]:
         return (self.iso_cells,) if self.format is None else ()
 
     def _beyond(self) -> str:
@@ -281,7 +271,7 @@ class DateColumn(MomentColumn):
 
     wall_clock: ClassVar[bool] = True
     by_day = True
-    iso_cells: ClassVar[CellType] = "date"
+    iso_cells: ClassVar[base.CellType] = "date"
     type: Literal["date"]
     min: dt.date
     """First day."""
@@ -319,7 +309,7 @@ class DateColumn(MomentColumn):
 class DatetimeColumn(MomentColumn):
     """Dates with time, to the second; times with a time zone are converted to UTC."""
 
-    iso_cells: ClassVar[CellType] = "datetime"
+    iso_cells: ClassVar[base.CellType] = "datetime"
     type: Literal["datetime"]
     min: dt.datetime
     """First date and time, without a time zone."""
@@ -346,7 +336,7 @@ UNEVEN = 0.1
 """Distance of the shares of hours or weekdays from equal ones from which on a part is proposed."""
 
 
-def _drafted(profile: Profile, days: bool) -> Draft | None:
+def _drafted(profile: Profile, days: bool) -> base.Draft | None:
     """Return the draft for moments, all or not all of them days; None for other cells."""
     for digits in ("%Y%m%d", "%y%m%d"):
         if (compact := _compact_dates(profile, digits)) is not None:
@@ -383,8 +373,12 @@ def _kind(span: Span) -> str:
 
 
 def _draft(
-    profile: Profile, way: str | None, span: Span, note: str = "", topics: tuple[Topic, ...] = ()
-) -> Draft:
+    profile: Profile,
+    way: str | None,
+    span: Span,
+    note: str = "",
+    topics: tuple[base.Topic, ...] = (),
+) -> base.Draft:
     """Return the draft of a column in such periods, with its parts that are not even."""
     content, parts = _periods(profile, way, span), list[str]()
     for unit in _find_lost(content["granularity"], span.days):
@@ -392,7 +386,7 @@ def _draft(
         total = max(rows.sum(), 1.0)
         off = np.abs(rows / total - 1 / rows.size).sum()
         parts += [unit] if off > max(UNEVEN, 3 * math.sqrt(rows.size / total)) else []
-    return Draft(content, note, topics, tuple(parts))
+    return base.Draft(content, note, topics, tuple(parts))
 
 
 def _periods(profile: Profile, way: str | None, span: Span) -> dict[str, Any]:
