@@ -62,7 +62,7 @@ if TYPE_CHECKING:
 
 TABLE_SPREAD, COLUMN_SPREAD, PAIR_SPREAD = 0.6, 0.6, 0.6
 """Standard deviations of the logarithm of dependence, by table, by column and by combination. It is
-0.6 between means (of ten tables and of 348 of R), 1.1 on average between pairs of one of the ten."""
+0.6 between means of tables (ten, and 348 of R), and 1.1 on average between pairs of one table."""
 IMPLIED = 0.55
 """Part of the dependence of two columns that a path of two measured pairs shows; of k pairs it is
 the power k − 1. In ten tables the median is 0.56, 0.26 and 0.19 for two to four pairs."""
