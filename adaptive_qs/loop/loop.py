@@ -13,25 +13,11 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from adaptive_qs.domain import Clique
+from adaptive_qs.loop import candidates as offers
+from adaptive_qs.loop import estimates as estimation
 from adaptive_qs.loop.budget import LoopBudget, LoopSettings, RoundBudget, RoundPlan, plan_opening
-from adaptive_qs.loop.candidates import (
-    Candidates,
-    CandidateSet,
-    Flags,
-    JointPlan,
-    look_rho,
-    measurable_cliques,
-    pairs_to_look_at,
-    with_levels,
-)
-from adaptive_qs.loop.estimates import (
-    CELLS_ALONE,
-    Estimates,
-    ImpliedPairs,
-    Strategies,
-    halves_query,
-    product_reference,
-)
+from adaptive_qs.loop.candidates import Candidates, CandidateSet, Flags, with_levels
+from adaptive_qs.loop.estimates import CELLS_ALONE, Estimates, ImpliedPairs, Strategies
 from adaptive_qs.loop.expected import ProjectedEstimates, mean_error, rho_to_fill
 from adaptive_qs.loop.planner import Errors
 from adaptive_qs.privacy.counts import Measurement, PrivateTable
@@ -104,7 +90,9 @@ def run_loop(
         measure_residuals(table, mechanisms, estimates, precisions)
     estimates = with_columns_as_reference(estimates, budget.settings)
     rounds, halves = list[Round](), list[float]()
-    if measurable_cliques(workload):  # together, where choosing would cost more than it gains
+    if offers.measurable_cliques(
+        workload
+    ):  # together, where choosing would cost more than it gains
         opening = plan_opening(estimates, workload, budget.left, budget.settings)
         measure = partial(measure_marginals, table, mechanisms, estimates)
         for past in measure_together(measure, opening, estimates.cost, budget):
@@ -244,8 +232,11 @@ class _PrivateWorld:
 
         Where it pays, they are measured again, so that a copula can fill unmeasured pairs.
         """
-        pairs = pairs_to_look_at(every.domain, every.cliques)
-        rho, cells = look_rho(len(pairs), self.total, budget.left), map(every.domain.size, pairs)
+        pairs = offers.pairs_to_look_at(every.domain, every.cliques)
+        rho, cells = (
+            offers.look_rho(len(pairs), self.total, budget.left),
+            map(every.domain.size, pairs),
+        )
         if not rho or sum(cells) > budget.settings.measured_cells:
             return
         from adaptive_qs.generate.shape import Halves  # few runs need it
@@ -253,7 +244,7 @@ class _PrivateWorld:
         model, domain = self._estimates.model, every.domain
         halves = Halves(model, pairs)
         shares = [model.shares(domain.chain(i)[-1]) for i in range(len(domain))]
-        queries = [halves_query(domain, pair, halves.signs) for pair in pairs]
+        queries = [estimation.halves_query(domain, pair, halves.signs) for pair in pairs]
         held = ResidualEstimate(np.zeros(len(pairs)), 0.0)
         while rho and not self.halves:
             variance = len(pairs) / (2 * rho)
@@ -286,7 +277,7 @@ def with_columns_as_reference(estimates: Estimates, settings: LoopSettings) -> E
     """Return the estimates with the noisy columns as reference, unless it is to stay uniform."""
     if settings.reference != "product":
         return estimates
-    return estimates.with_reference(product_reference(estimates.model))
+    return estimates.with_reference(estimation.product_reference(estimates.model))
 
 
 def for_selection(
@@ -300,7 +291,7 @@ def for_selection(
     if settings.reference != "product":
         return estimates
     if settings.levels == "auto" and not opened:
-        candidates = measurable_cliques(workload)
+        candidates = offers.measurable_cliques(workload)
         error = mean_error(model.reference, model.total, candidates, budget.left)
         domain = with_levels(model.domain, model, candidates, error)
         estimates = estimates.with_reference(model.reference, domain)
@@ -324,7 +315,7 @@ def measure_marginals(
 
 def measure_together(
     measure: Callable[[Precisions], list[Measured]],
-    plan: JointPlan,
+    plan: offers.JointPlan,
     cost: Callable[[Clique], float],
     budget: LoopBudget,
 ) -> Iterator[Round]:
