@@ -13,10 +13,18 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from adaptive_qs.domain import Clique
-from adaptive_qs.loop import candidates as offers
 from adaptive_qs.loop import estimates as estimation
 from adaptive_qs.loop.budget import LoopBudget, LoopSettings, RoundBudget, RoundPlan, plan_opening
-from adaptive_qs.loop.candidates import Candidates, CandidateSet, Flags, with_levels
+from adaptive_qs.loop.candidates import (
+    Candidates,
+    CandidateSet,
+    Flags,
+    JointPlan,
+    look_rho,
+    measurable_cliques,
+    pairs_to_look_at,
+    with_levels,
+)
 from adaptive_qs.loop.estimates import CELLS_ALONE, Estimates, ImpliedPairs, Strategies
 from adaptive_qs.loop.expected import ProjectedEstimates, mean_error, rho_to_fill
 from adaptive_qs.loop.planner import Errors
@@ -90,9 +98,7 @@ def run_loop(
         measure_residuals(table, mechanisms, estimates, precisions)
     estimates = with_columns_as_reference(estimates, budget.settings)
     rounds, halves = list[Round](), list[float]()
-    if offers.measurable_cliques(
-        workload
-    ):  # together, where choosing would cost more than it gains
+    if measurable_cliques(workload):  # together, where choosing would cost more than it gains
         opening = plan_opening(estimates, workload, budget.left, budget.settings)
         measure = partial(measure_marginals, table, mechanisms, estimates)
         for past in measure_together(measure, opening, estimates.cost, budget):
@@ -232,11 +238,8 @@ class _PrivateWorld:
 
         Where it pays, they are measured again, so that a copula can fill unmeasured pairs.
         """
-        pairs = offers.pairs_to_look_at(every.domain, every.cliques)
-        rho, cells = (
-            offers.look_rho(len(pairs), self.total, budget.left),
-            map(every.domain.size, pairs),
-        )
+        pairs = pairs_to_look_at(every.domain, every.cliques)
+        rho, cells = look_rho(len(pairs), self.total, budget.left), map(every.domain.size, pairs)
         if not rho or sum(cells) > budget.settings.measured_cells:
             return
         from adaptive_qs.generate.shape import Halves  # few runs need it
@@ -291,7 +294,7 @@ def for_selection(
     if settings.reference != "product":
         return estimates
     if settings.levels == "auto" and not opened:
-        candidates = offers.measurable_cliques(workload)
+        candidates = measurable_cliques(workload)
         error = mean_error(model.reference, model.total, candidates, budget.left)
         domain = with_levels(model.domain, model, candidates, error)
         estimates = estimates.with_reference(model.reference, domain)
@@ -315,7 +318,7 @@ def measure_marginals(
 
 def measure_together(
     measure: Callable[[Precisions], list[Measured]],
-    plan: offers.JointPlan,
+    plan: JointPlan,
     cost: Callable[[Clique], float],
     budget: LoopBudget,
 ) -> Iterator[Round]:
