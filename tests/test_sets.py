@@ -17,6 +17,7 @@ import sklearn
 from adaptive_qs import Release, ReleaseSet, Synthesizer, TableSet
 from adaptive_qs.audit.replay import AuditReport, compare, record
 from adaptive_qs.errors import AdaptiveQsError, BudgetExceeded, InputError, LedgerError
+from adaptive_qs.evaluation.keys import evaluate_set
 from adaptive_qs.ledger.book import LedgerBook
 from adaptive_qs.privacy.budget import Budget, Part
 from adaptive_qs.privacy.events import Cost, GaussianEvent, Purpose
@@ -201,6 +202,45 @@ def test_replays_on_neighbours_that_differ_by_a_family(neighbours, rhos, places)
     assert not report.findings, report.findings[:3]
     assert report.moved > 10
     assert report.draws > 20
+
+
+def test_parents_with_keys_alone_come_back_with_their_numbers_of_rows(tmp_path):
+    """The root and a table in the middle: only how many rows are below each of theirs is measured.
+
+    The replay has a neighbour without the household that has most persons.
+    """
+    bare = {**DEEP, "tables": {n: {**t, "columns": []} for n, t in DEEP["tables"].items()}}
+    with pytest.raises(InputError, match="trips: columns: must not be empty"):
+        TableSet.parse(bare)
+    with pytest.raises(InputError, match="schema: columns: must not be empty"):
+        Synthesizer(rho=1.0).fit(TABLES["homes"], schema={"version": 1, "columns": []})
+    bare["tables"]["trips"] = DEEP["tables"]["trips"]
+    tables = {n: t.drop(columns=["region", "income", "age", "sex"], errors="ignore")
+              for n, t in TABLES.items()}  # fmt: skip
+    model = fitted(tables, bare)
+    model.save(tmp_path / "r.zip")
+    homes, persons, trips = made = Synthesizer.load(tmp_path / "r.zip").sample(seed=1).values()
+    assert all(a.equals(b) for a, b in zip(made, model.sample(seed=1).values()))
+    assert [t.columns.tolist() for t in made] == [["home"], ["id", "home"], ["person", "km"]]
+    for (_, true), parent, key, child, column in zip(
+        tables.items(), (homes, persons), ("home", "id"), (persons, trips), ("home", "person")
+    ):
+        below = tables["persons" if key == "home" else "trips"][column].value_counts()
+        mean = true[key].map(below).fillna(0).clip(upper=2).mean()
+        drawn = parent[key].map(child[column].value_counts()).fillna(0)
+        assert drawn.mean() == pytest.approx(mean, abs=0.1)
+    compared = evaluate_set(tables, model.sample(seed=1), bare).tables["homes"]
+    assert "over 1 marginal" in repr(compared)
+
+    def run(some, *known):
+        job = partial(published, some, schema=bare, rho=100)
+        return record(job, Budget(100, 0, True, DEEP_UNIT), InsecureSeed(4), *known)
+
+    report, recorded = AuditReport(), run(tables)
+    most = tables["persons"]["home"].value_counts().index[0]
+    compare(recorded, run(without(tables, most), recorded), "bare", report)
+    assert report.moved
+    assert not report.findings, report.findings[:3]
 
 
 def test_a_part_of_a_budget_charges_the_whole_and_refuses_what_does_not_fit():

@@ -260,7 +260,8 @@ def evaluate_set(
 
 
 def _own_pairs(measured: MeasuredTable) -> Workload:
-    pairs = Workload.all_ways(measured.schema.domain(), 2)
+    domain = measured.schema.domain()
+    pairs = Workload.all_ways(domain, min(2, len(domain)))
     return replace(
         pairs, weights={c: w for c, w in pairs.weights.items() if c[-1] >= measured.given}
     )

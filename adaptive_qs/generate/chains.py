@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import InitVar, dataclass, field, replace
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -76,13 +76,11 @@ class Chains:
     shared: SharedSteps | None = None
 
     def move(self, thorough: bool = False) -> None:
-        """Move every row, in place; redraw the blocks of every row only if ``thorough``."""
-        moves: list[Callable[[Rows, int], None]]
-        moves = [self.proposals, self.proposals.replace_wide, self.model.sweep]
-        if self.pairs is not None:
-            moves.append(self.pairs)
-        for change in moves:
+        """Move every row, in place; redraw the pairs and blocks of all only if ``thorough``."""
+        for change in (self.proposals, self.proposals.replace_wide, self.model.sweep):
             change(self.rows, int(self.rng.integers(2**63)))
+        if self.pairs is not None:
+            self.pairs(self.rows, int(self.rng.integers(2**63)), thorough)
         if self.blocks is not None:
             self.blocks(self.rows, int(self.rng.integers(2**63)), thorough)
         self.model.carried.fill(self.rows)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -284,15 +285,31 @@ class PairMoves(ModelMoves):
 
     def __init__(self, model: LogLinearModel, zeros: Zeros, workers: int) -> None:
         self._model = model
-        self._pairs = Pairs.from_zeros(zeros)
+        self._pairs = pairs = Pairs.from_zeros(zeros)
         self._workers = workers
+        sizes = np.array(model.domain.sizes)
+        work = sizes * np.diff(model.adjacency.start)
+        # A redraw costs about three sweeps of the pair, and as much as twenty steps of a sweep for
+        # each pair of values in its lists. Half a sweep of all is allowed, and one row in four.
+        joined = sizes[pairs.first] * pairs.values.size / max(pairs.start.size - 1, 1)
+        costs = 3 * (work[pairs.first] + work[pairs.second]) + 20 * joined
+        cost = sum(costs[a:b].mean() for a, b in pairwise(pairs.group))
+        self._parts = int(
+            np.clip(np.rint(2 * cost / max(np.delete(work, model.wide).sum(), 1)), 1, 4)
+        )
 
-    def __call__(self, rows: Rows, key: int) -> None:
-        """Redraw a pair of every zero in every row, in place; ``key`` seeds the random numbers."""
+    def __call__(self, rows: Rows, key: int, thorough: bool = False) -> None:
+        """Redraw a pair of every zero, in place, in a part of the rows, or in all if ``thorough``.
+
+        ``key`` seeds the random numbers.
+        """
         pairs, factors, adjacency = self._pairs, self._model.factors, self._model.adjacency
+        parts = 1 if thorough else self._parts
 
         def block(start: int, stop: int) -> None:
-            _redraw_pairs(rows, start, stop, pairs, factors, adjacency, np.uint64(key))
+            _redraw_pairs(
+                rows, start, stop, parts, key % parts, pairs, factors, adjacency, np.uint64(key)
+            )
 
         if pairs.first.size:
             over_rows(self._workers, len(rows), block)
@@ -347,7 +364,7 @@ def weigh(weights, size, rows, r, adjacency, packed, entries, number):  # type: 
 
 
 @njit(cache=True, nogil=True, fastmath={"contract", "reassoc", "nsz", "arcp"})
-def _redraw_pairs(rows, begin, end, pairs, factors, adjacency, key):  # type: ignore[no-untyped-def]
+def _redraw_pairs(rows, begin, end, parts, phase, pairs, factors, adjacency, key):  # type: ignore[no-untyped-def]
     first, second, other, stride, own_stride, base, group, start, values, most = pairs
     sizes, singles, single_start, _, packed = factors
     offset, joined, beyond = adjacency[1], adjacency[2], adjacency[3]
@@ -356,6 +373,8 @@ def _redraw_pairs(rows, begin, end, pairs, factors, adjacency, key):  # type: ig
     of_first, of_second = np.empty(offset.size, np.int64), np.empty(offset.size, np.int64)
     steps, cells = np.empty(offset.size, np.uint64), np.empty(offset.size, np.uint64)
     for block in range(begin // _ROWS_AT_ONCE, -(-end // _ROWS_AT_ONCE)):
+        if block % parts != phase:
+            continue
         for g in range(group.size - 1):
             p = group[g] + int(uniform(key, block, 2 * g) * (group[g + 1] - group[g]))
             i, t = first[p], second[p]

@@ -77,6 +77,8 @@ class Profile:
     nulls: bool = False
     from_text: bool = False
     """Whether a cell is text, so that the spelling of numbers tells something."""
+    from_floats: bool = False
+    """Whether cells are floats, which a data frame with the same types has as well."""
     unsupported: str = ""
     """Why no column type takes cells of this Arrow type; empty if one does."""
     texts: set[str] = field(default_factory=set)
@@ -131,6 +133,7 @@ class Profile:
             return
         self.nulls |= distinct.null_count > 0
         self.from_text |= pa.types.is_string(distinct.type)
+        self.from_floats |= pa.types.is_floating(values.type)
         texts = cells.as_text(distinct)
         if len(self.texts) < _MAX_DISTINCT:
             self.texts.update(text for text in texts.to_pylist() if text is not None)
@@ -206,6 +209,8 @@ class Profile:
         """Keys of a column of the schema that say how its numbers are written."""
         if self.exponents and self.integers and self.from_text:
             return {"exponents": True}
+        if self.integers and self.from_floats:
+            return {"fixed_decimals": 1}
         least = min(self.lengths, default=0)
         parts = (text.partition(self.spelling.decimal) for text in self.texts - self.marked)
         padded = self.from_text and {len(p[2]) for p in parts if p[2].endswith("0")} == {least}

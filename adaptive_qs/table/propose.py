@@ -106,6 +106,8 @@ def propose(table: Any, dictionary: Mapping[str, Entry] | None = None) -> Schema
     profiles = _read_profiles(table, Dialect(delimiter, encoding, located=True))
     if not any(profile.rows for profile in profiles.values()):
         raise DataError(f"{label} has no rows. It needs at least one.")
+    for profile in profiles.values():  # in files all numbers can be floats
+        profile.from_floats &= not isinstance(table, str | Path)
     drafts = {name: draft_column(name, profile) for name, profile in profiles.items()}
     persons = [n for n, profile in profiles.items() if profile.identifies_persons(n)]
     columns, generated = [], []
@@ -138,7 +140,8 @@ def propose(table: Any, dictionary: Mapping[str, Entry] | None = None) -> Schema
         reasons = dict.fromkeys(draft.note for draft in drafts.values())
         raise DataError(
             f"{label}: no column can be measured ({'; '.join(reasons)}). Write the schema by hand. "
-            "If another table names these records, share that one, with them as persons."
+            "If another table names these records, share both as a set, or that one, with them as "
+            "persons."
         )
     content = {
         "version": 1,

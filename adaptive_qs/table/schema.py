@@ -60,8 +60,8 @@ class Schema(Reviewed):
     """Version of the file format."""
     description: str = ""
     """Where the declared values come from; not part of the fingerprint."""
-    columns: Annotated[tuple[ColumnBase, ...], Field(min_length=1)]
-    """The columns that take part, in order."""
+    columns: tuple[ColumnBase, ...]
+    """The columns that take part, in order. A table of a set can have keys alone."""
     ignore: tuple[Text, ...] = ()
     """Columns that the data may have and that are left out."""
     generated: tuple[GeneratedColumn, ...] = ()
@@ -261,11 +261,13 @@ class Schema(Reviewed):
         return hashlib.sha256(text.encode()).hexdigest()
 
     @classmethod
-    def parse(cls, content: Any, source: str = "schema", claim: Claim | None = None) -> Self:
+    def parse(
+        cls, content: Any, source: str = "schema", claim: Claim | None = None, of_set: bool = False
+    ) -> Self:
         """Return the schema in parsed JSON: this format, or mbi domain sizes such as `{"age": 85}`.
 
         ``claim`` reserves the memory of bins of which only the number is stated, by default within
-        :func:`memory_claims`.
+        :func:`memory_claims`. A table of a set can be without columns.
 
         Raises:
             SchemaError: If it is neither; the message names `source`, the column and the remedy.
@@ -287,9 +289,12 @@ class Schema(Reviewed):
         try:
             text = json.dumps(content, default=to_json_value)
             claim_bins(json.loads(text), source, claim)
-            return cls.model_validate_json(text, strict=True)
+            schema = cls.model_validate_json(text, strict=True)
         except ValidationError as error:
             raise_complaint(error, content, source)
+        if not (schema.columns or of_set):
+            raise SchemaError(f"{source}: columns: must not be empty")
+        return schema
 
     @classmethod
     def load(cls, path: str | Path, max_memory: int | str | None = None) -> Self:

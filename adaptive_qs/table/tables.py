@@ -154,6 +154,8 @@ class TableSet(BaseModel, frozen=True, extra="forbid"):
 
     def _check_columns(self) -> None:
         for name, schema in self.tables.items():
+            if not (schema.columns or self.find_keys_below(name)):
+                raise ValueError(f"{name}: columns: must not be empty, as no key names its rows")
             if schema.person is not None:
                 raise ValueError(
                     f'{name}: has "person": remove it, since one row of {self.root} is '
@@ -369,7 +371,9 @@ class TableSet(BaseModel, frozen=True, extra="forbid"):
         described = as_object(content)
         if isinstance(tables := described["tables"], Mapping):
             described["tables"] = {
-                name: Schema.parse(table, f"{source}: {name}", claim) if as_object(table) else table
+                name: Schema.parse(table, f"{source}: {name}", claim, True)
+                if as_object(table)
+                else table
                 for name, table in tables.items()
             }
         if isinstance(keys := described.get("keys"), list):

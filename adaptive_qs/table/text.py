@@ -146,12 +146,23 @@ def read_integer(text: str) -> int | None:
     return int(number)
 
 
-def with_exponent(text: str) -> str:
-    """Return an integer with an exponent, as 1e+05, if that is shorter than all its digits."""
-    digits = text.lstrip("-")
-    shortest = re.sub(r"(?<=^.)(?=.)", ".", digits.rstrip("0"))
-    written = f"{'-' * (text != digits)}{shortest}e+{len(digits) - 1:02}"
-    return min(text, written, key=len) if shortest else text
+def with_exponents(texts: Sequence[str]) -> list[str]:
+    """Return integers with an exponent, as 1e+05, where that is shorter than all their digits.
+
+    If it is shorter for none, the one that it makes least longer has an exponent, so that programs
+    that guess types see the same type whether or not such a number occurs.
+    """
+    written = []
+    for text in texts:
+        digits = text.lstrip("-")
+        shortest = re.sub(r"(?<=^.)(?=.)", ".", digits.rstrip("0") or "0")
+        written.append(f"{'-' * (text != digits)}{shortest}e+{len(digits) - 1:02}")
+    longer = [len(other) - len(text) for text, other in zip(texts, written)]
+    first = longer.index(min(longer)) if longer and min(longer) >= 0 else None
+    return [
+        other if more < 0 or place == first else text
+        for place, (text, other, more) in enumerate(zip(texts, written, longer))
+    ]
 
 
 def read_number(text: str) -> float | None:

@@ -373,12 +373,16 @@ def find_library(table: Any) -> Library:
     return "polars" if native.implementation.is_polars() else "pandas"
 
 
-def to_frame(table: pa.Table, library: Library) -> Any:
+def to_frame(table: pa.Table, library: Library, schema: Schema) -> Any:
     """Return the decoded table as a data frame of that library.
 
-    Columns of pandas with missing values are Int64 and boolean, so that integers stay integers. A
-    stamp that says that a table is not private is copied to ``attrs``.
+    Columns of pandas with missing values are Int64 and boolean, so that integers stay integers,
+    unless the schema writes them as floats. A stamp that says that a table is not private is copied
+    to ``attrs``.
     """
+    for place, name in enumerate(table.column_names):
+        if getattr(schema.written[name], "is_float", False):
+            table = table.set_column(place, name, table[name].cast(pa.float64(), safe=False))
     if library == "pyarrow":
         return table
     if library == "polars":

@@ -136,8 +136,11 @@ class Part(BaseModel, frozen=True, extra="forbid"):
         return [[(domain.clique(names), self.weight) for names in self.attributes]]
 
     def within(self, domain: Domain) -> Part | None:
-        """Return the part with the sets that a domain can have; None if there are none."""
-        ways = tuple(k for k in self.ways or () if k <= len(domain))
+        """Return the part with the sets that a domain can have; None if there are none.
+
+        Of a domain with fewer attributes than all numbers of ways, it has the set of all.
+        """
+        ways = tuple(sorted({min(k, len(domain)) for k in self.ways or ()}))
         names = set(domain.names)
         sets = tuple(each for each in self.attributes or () if names.issuperset(each))
         changes = {"ways": ways or None, "attributes": sets or None}

@@ -98,8 +98,8 @@ def test_moves_keep_the_distribution_where_nothing_can_change_alone():
     rows = np.zeros((20_000, 5), dtype=np.int32)
     assert ALLOWED[tuple(rows[0])]
     pairs = PairMoves(model, ZEROS, 1)
-    for key in range(40):
-        pairs(rows, key)
+    for key in range(160):
+        pairs(rows, key)  # a part of the rows
         model.sweep(rows, 1_000 + key)
     assert_drawn_from(histogram(rows, DOMAIN), joint)
 

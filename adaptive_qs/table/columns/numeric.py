@@ -25,7 +25,7 @@ from adaptive_qs.table.columns.base import (
 )
 from adaptive_qs.table.columns.binned import Learnt, NumberColumn
 from adaptive_qs.table.columns.category import MAX_EXACT, CategoricalColumn, Integer64
-from adaptive_qs.table.text import read_integer, with_exponent
+from adaptive_qs.table.text import read_integer, with_exponents
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -55,7 +55,8 @@ class IntegerColumn(NumberColumn):
     step: Annotated[int, Field(ge=2, lt=10**18)] | None = None
     """Decoded values are multiples of this number, which every bin holds; others can be read."""
     exponents: bool = False
-    """Whether CSV has whole numbers as R writes them: 1e+05 where that is shorter."""
+    """Whether CSV has whole numbers as R writes them: 1e+05 where that is shorter, and in one cell
+    at least. They are floats in data frames, as they are with fixed_decimals."""
     heaps: tuple[Integer64, ...] = ()
     learnt: Annotated[tuple[Learnt, ...], Field(min_length=1)] | None = None
     """What was learnt from private rows and paid for, as the program notes it."""
@@ -69,6 +70,11 @@ class IntegerColumn(NumberColumn):
     @property
     def resolution(self) -> float:
         return float(self.step or 1)
+
+    @property
+    def is_float(self) -> bool:
+        """Whether data frames have floats, as programs read CSV with exponents or decimals."""
+        return self.exponents or self.fixed_decimals is not None
 
     @cached_property
     def starts(self) -> tuple[int, ...] | None:
@@ -159,7 +165,7 @@ class IntegerColumn(NumberColumn):
     def csv_texts(self, values: pa.Array) -> pa.Array:
         if self.exponents:
             coded = values.cast(pa.string()).dictionary_encode()
-            texts = pa.array(map(with_exponent, coded.dictionary.to_pylist()), pa.string())
+            texts = pa.array(with_exponents(coded.dictionary.to_pylist()), pa.string())
             values = texts.take(coded.indices)
         return super().csv_texts(values)
 
