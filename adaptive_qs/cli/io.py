@@ -198,11 +198,9 @@ def unconnected_warnings(release: Release) -> list[str]:
     """Return a warning about the columns without a measured combination, if there are any."""
     if not (names := release.manifest.unconnected):
         return []
-    from adaptive_qs.loop.forecast import REMEDY
-
     verb, all_columns = "is" if len(names) == 1 else "are", len(release.schema.columns)
     some = f"{len(names):,} of {counted(all_columns, 'column')} {verb} independent of all others"
-    return [f"At this budget {some}: {join_first(names, 6)}. {REMEDY}"]
+    return [f"At this budget {some}: {join_first(names, 6)}."]
 
 
 def protects(unit: Unit) -> Row:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -244,7 +244,7 @@ def describe_tables(
     left = target.within(target.budget - learning)
     served = QueryStrategies.of(spec, workload.domain)
     strategies = CELLS_ALONE if served is None else served.strategies
-    forecast = LoopForecast(workload, left.rho)
+    forecast = LoopForecast(workload, left.rho, schema=schema)
     return predict_measurements(forecast, strategies, options.public_rows)
 
 
@@ -258,13 +258,16 @@ def predict_measurements(
     from adaptive_qs.loop.forecast import total_std
     from adaptive_qs.run.memory import run_seconds
 
-    workload, measured, seconds = forecast.workload, None, None
+    workload, measured, seconds, doubled = forecast.workload, None, None, None
     if rows and forecast.possible:
         measured = forecast.measured(rows)._asdict()
         seconds = run_seconds(workload, rows, measured["marginals"])
+        if measured["unconnected"]:
+            doubled = [*replace(forecast, rho=4 * forecast.rho).columns(rows)]
     found = {
         "total_std": total_std(workload, forecast.rho, rows or 0),
         "unconnected": [*measured.pop("unconnected")] if measured else None,
+        "unconnected_doubled": doubled,
         "measured": measured, "seconds": seconds,
         "strategies": [
             {
@@ -294,8 +297,6 @@ def describe_scoring(
 
 
 def _list_measurements(forecast: LoopForecast, found: Mapping[str, Any], flag: str) -> list[io.Row]:
-    from adaptive_qs.loop.forecast import REMEDY
-
     text = f"measured with a standard error of about {io.figure(found['total_std'])}"
     rows, unconnected, workload = [("rows", text)], found["unconnected"], forecast.workload
     if unconnected is None:
@@ -304,7 +305,9 @@ def _list_measurements(forecast: LoopForecast, found: Mapping[str, Any], flag: s
         text = "probably none is independent of all others"
     else:
         some = f"{len(unconnected):,} of {counted(len(workload.domain), 'column')}"
-        text = f"{some} probably independent of all others: {join_first(unconnected, 6)}. {REMEDY}"
+        text = f"{some} probably independent of all others: {join_first(unconnected, 6)}"
+        if (left := len(found["unconnected_doubled"])) < len(unconnected):
+            text += f"; with twice the epsilon probably {left or 'none'}"
     if forecast.possible:
         rows.append(("columns", text))
     if found["measured"] is not None:

@@ -11,16 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from adaptive_qs.arguments import natural_number, positive_integer
-from adaptive_qs.cli import io
+from adaptive_qs.cli import io, synthesize
 from adaptive_qs.cli import options as shared
 from adaptive_qs.cli.outputs import Outputs
-from adaptive_qs.cli.synthesize import (
-    OUT_HELP,
-    DrawOptions,
-    list_contradictions,
-    table_rows,
-    warn_of_tables,
-)  # fmt: skip
+from adaptive_qs.cli.synthesize import OUT_HELP, DrawOptions, list_contradictions, table_rows
 from adaptive_qs.errors import InputError
 from adaptive_qs.machine import plan_workers
 from adaptive_qs.pages.words import counted
@@ -75,7 +69,7 @@ def sample(release: ReleaseFile, *, options: SampleOptions) -> None:
         drawn = loaded.draw(rows, seed, threads, clock, where)
         requested = {"seed": seed, "where": where}
         written = outputs.write(loaded, drawn, requested, kind, options.force, clock)
-    for warning in warn_of_tables(written):
+    for warning in synthesize.warn_of_tables(written):
         io.warn(warning)
     seconds, root = clock.stop(), written[loaded.schema.root]
     content = {**io.pick(root, "rows", "share"), "contradictions": list_contradictions(written)}

@@ -150,12 +150,8 @@ def chi_square_variance(margins: Sequence[NDArray[np.integer]]) -> Matrix:
 
     Dawson 1954, "A simplified expression for the variance of the χ²-function on a contingency
     table", Biometrika 41. With few rows in a cell it is far from 2 (r − 1)(c − 1).
-
-    Args:
-        margins: counts of the values of every column, all above 0, of one sum N.
-
-    Returns:
-        Variances, shape (columns, columns); infinite if N is below ``LEAST_ROWS``.
+    ``margins`` are counts of the values of every column, all above 0, of one sum N. Variances have
+    shape (columns, columns); they are infinite if N is below ``LEAST_ROWS``.
     """
     rows = int(margins[0].sum())
     if rows < LEAST_ROWS:

@@ -15,18 +15,10 @@ from numpy.typing import NDArray
 from adaptive_qs.arguments import shown, split_names
 from adaptive_qs.errors import InputError
 from adaptive_qs.evaluation import checks
+from adaptive_qs.evaluation import columns as singles
 from adaptive_qs.evaluation.associations import associate
 from adaptive_qs.evaluation.checks import Check, Comparison, Finding, Word
-from adaptive_qs.evaluation.columns import (
-    COLUMNS_SHOWN,
-    FAR_MEAN,
-    FAR_SHIFT,
-    FREQUENT,
-    ColumnPair,
-    FrequentValue,
-    compare_counts,
-    frequent_values,
-)
+from adaptive_qs.evaluation.columns import COLUMNS_SHOWN, FAR_MEAN, FAR_SHIFT, FREQUENT, ColumnPair
 from adaptive_qs.evaluation.scale import CLOSE, DEVIATIONS, DOUBTFUL, USABLE
 from adaptive_qs.evaluation.tables import DAY, Numbers, TablePair
 from adaptive_qs.pages.words import (
@@ -439,7 +431,7 @@ class Profiles(NamedTuple):
     """Shares of the rows by parts of dates, with labels, and of frequent values; owner only."""
 
     parts: tuple[tuple[ColumnPair, Sequence[str]], ...]
-    frequent: tuple[FrequentValue, ...]
+    frequent: tuple[singles.FrequentValue, ...]
 
 
 class ProfilesCheck(Check):
@@ -458,9 +450,13 @@ class ProfilesCheck(Check):
             size = len(found.labels)
             first, second = (np.bincount(c, minlength=size)[:-1] for c in found.codes)
             if second.any():
-                parts.append((compare_counts(0, found.name, first, second), found.labels[:-1]))
+                parts.append(
+                    (singles.compare_counts(0, found.name, first, second), found.labels[:-1])
+                )
         parts.sort(key=lambda part: part[0].fresh - part[0].variation)
-        frequent = sorted(frequent_values(pair, schema), key=lambda v: -abs(v.true - v.synthetic))
+        frequent = sorted(
+            singles.frequent_values(pair, schema), key=lambda v: -abs(v.true - v.synthetic)
+        )
         return Profiles(tuple(parts), tuple(frequent))
 
     def judge(self, facts: Profiles, evaluation: Any) -> Finding:

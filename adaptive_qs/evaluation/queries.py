@@ -109,11 +109,9 @@ MOST_GRAM, MOST_STEPS = 2_048, 2**28
 
 
 def squared_error(queries: tuple[Queries, ...], difference: Numbers) -> float:
-    """Return Σ (Qd)² for a product of queries.
+    """Return Σ (Qd)² for a product of queries, one for each axis of d or one for them all.
 
-    Args:
-        queries: one for each axis of the difference, or one for them all.
-        difference: d, over the cells of a set of attributes.
+    The difference d is over the cells of a set of attributes.
     """
     for factor in queries:
         difference = np.moveaxis(_same_length(factor, difference), 0, -1)

@@ -72,14 +72,10 @@ class TablePair:
         return self.true.domain
 
     def find_amounts(self, column: ColumnBase, table: int) -> NDArray[np.float64] | None:
-        """Return the number in every cell of a column, NaN for none; shape (rows,).
+        """Return the number in every cell of a column of the schema, NaN for none; shape (rows,).
 
-        Args:
-            column: of the schema.
-            table: 0 for the true one, 1 for the synthetic.
-
-        Returns:
-            The numbers; None if they are not known, or the column has none.
+        ``table`` is 0 for the true one, 1 for the synthetic. None is returned if the numbers are
+        not known, or the column has none.
         """
         if not column.measured:
             return None

@@ -284,13 +284,10 @@ def select_boxes(
 
     Args:
         domain: the attributes.
-        fitted: the model.
+        fitted: the model; NoRowsError if it has no rows there.
         boxes: ``MOST_BOXES`` at most.
         num_rows: rows of a table, if known.
         zeros: cells without rows; the model has none there.
-
-    Raises:
-        NoRowsError: the model has no rows there.
     """
     chains = fitted.chains
     found = int(np.clip(len(chains.rows) // len(boxes), LEAST_OF_BOX, MOST_OF_BOX))

@@ -19,16 +19,8 @@ from adaptive_qs.arguments import check_choice
 from adaptive_qs.cliques import Array, downward_closure, maximal_cliques
 from adaptive_qs.domain import Clique
 from adaptive_qs.loop import LEVELS
-from adaptive_qs.loop.candidates import (
-    FALL,
-    MOST_FALLS,
-    Candidates,
-    Flags,
-    Gains,
-    JointPlan,
-    measurable_cliques,
-    with_levels,
-)
+from adaptive_qs.loop import candidates as offers
+from adaptive_qs.loop.candidates import FALL, MOST_FALLS, Candidates, JointPlan, measurable_cliques
 from adaptive_qs.loop.estimates import Estimates
 from adaptive_qs.loop.expected import DEPENDENCE, CellSizeHistogram, ErrorCurves, mean_error
 from adaptive_qs.loop.planner import ConditionalPlanner, TogetherPlan, initial_share, one_way_plan
@@ -116,8 +108,8 @@ def selection_rho(
 class RoundPlan:
     """What is public before a choice: gains, which candidates are offered (one or more), and ρ."""
 
-    gains: Gains
-    offered: Flags
+    gains: offers.Gains
+    offered: offers.Flags
     selecting: float
 
     @property
@@ -324,7 +316,7 @@ def plan_opening(
     domain, most = model.domain, max(map(len, candidates), default=0)
     pairs = [clique for clique in candidates if len(clique) <= 2]
     error = mean_error(model.reference, model.total, pairs, rho)
-    if settings.levels == "auto" and with_levels(domain, model, pairs, error).groupings:
+    if settings.levels == "auto" and offers.with_levels(domain, model, pairs, error).groupings:
         return opening
     weight_of = dict(zip(candidates, workload.priorities(candidates).tolist()))
     for order in range(2, most + 1):

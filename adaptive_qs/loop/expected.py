@@ -140,7 +140,7 @@ class ErrorCurves:
         last = self.stds.size - 1
         with np.errstate(divide="ignore"):
             octave = np.minimum(np.log2(std) - self._finest, float(last))
-        low = np.clip(np.nan_to_num(octave), 0.0, last - 1.0).astype(np.int64)
+        low = np.fmax(np.fmin(octave, last - 1.0), 0.0).astype(np.int64)
         before, after = self._logs[rows, low], self._logs[rows, low + 1]
         part = octave - low
         return np.exp2(np.where(part < 0, before + part, before + part * (after - before)))

@@ -13,6 +13,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from adaptive_qs.domain import Clique
+from adaptive_qs.loop import estimates as estimation
 from adaptive_qs.loop.budget import LoopBudget, LoopSettings, RoundBudget, RoundPlan, plan_opening
 from adaptive_qs.loop.candidates import (
     Candidates,
@@ -24,14 +25,7 @@ from adaptive_qs.loop.candidates import (
     pairs_to_look_at,
     with_levels,
 )
-from adaptive_qs.loop.estimates import (
-    CELLS_ALONE,
-    Estimates,
-    ImpliedPairs,
-    Strategies,
-    halves_query,
-    product_reference,
-)
+from adaptive_qs.loop.estimates import CELLS_ALONE, Estimates, ImpliedPairs, Strategies
 from adaptive_qs.loop.expected import ProjectedEstimates, mean_error, rho_to_fill
 from adaptive_qs.loop.planner import Errors
 from adaptive_qs.privacy.counts import Measurement, PrivateTable
@@ -253,7 +247,7 @@ class _PrivateWorld:
         model, domain = self._estimates.model, every.domain
         halves = Halves(model, pairs)
         shares = [model.shares(domain.chain(i)[-1]) for i in range(len(domain))]
-        queries = [halves_query(domain, pair, halves.signs) for pair in pairs]
+        queries = [estimation.halves_query(domain, pair, halves.signs) for pair in pairs]
         held = ResidualEstimate(np.zeros(len(pairs)), 0.0)
         while rho and not self.halves:
             variance = len(pairs) / (2 * rho)
@@ -286,7 +280,7 @@ def with_columns_as_reference(estimates: Estimates, settings: LoopSettings) -> E
     """Return the estimates with the noisy columns as reference, unless it is to stay uniform."""
     if settings.reference != "product":
         return estimates
-    return estimates.with_reference(product_reference(estimates.model))
+    return estimates.with_reference(estimation.product_reference(estimates.model))
 
 
 def for_selection(

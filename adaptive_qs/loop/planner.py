@@ -45,9 +45,10 @@ def allocate_precision(
         level = np.where(v > 0, np.sqrt(v / p), 0.0)  # 1/√ν at which τ holds precision 1
         threshold = np.where(v > 0, a / level, np.inf)  # τ is active once 1/√ν exceeds this
     order = np.argsort(threshold, axis=-1, kind="stable")
-    held = np.cumsum(np.take_along_axis(np.where(v > 0, p * a, 0.0), order, axis=-1), axis=-1)
-    slope = np.cumsum(np.take_along_axis(p * level, order, axis=-1), axis=-1)
-    sorted_threshold = np.take_along_axis(threshold, order, axis=-1)
+    at = (*np.indices(order.shape, sparse=True)[:-1], order)
+    held = np.cumsum(np.where(v > 0, p * a, 0.0)[at], axis=-1)
+    slope = np.cumsum((p * level)[at], axis=-1)
+    sorted_threshold = threshold[at]
     with np.errstate(divide="ignore", invalid="ignore"):
         water = (c + held) / slope  # 1/√ν if exactly the first k residuals are active
     # The k-th set is right where water still covers its last member; that holds for a prefix.

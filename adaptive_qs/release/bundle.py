@@ -25,17 +25,9 @@ from adaptive_qs.levels import Grouping
 from adaptive_qs.machine import memory_claims
 from adaptive_qs.privacy.budget import LedgerPosition
 from adaptive_qs.privacy.events import Event, Purpose, Transcript
+from adaptive_qs.release import statement as statements
 from adaptive_qs.release.facts import Fact, list_paid_facts
-from adaptive_qs.release.statement import (
-    MANIFEST,
-    Manifest,
-    Names,
-    Resolution,
-    RoundRecord,
-    Sizes,
-    Statement,
-    check_version,
-)
+from adaptive_qs.release.statement import MANIFEST, Manifest, Resolution, RoundRecord, Statement
 from adaptive_qs.residual import ReferenceModel, ResidualEstimate
 from adaptive_qs.strategy.integer import LARGEST, ColumnStrategy, noise_by_attribute
 from adaptive_qs.table.archive import ArchiveReader, npy_bytes, open_archive
@@ -59,8 +51,8 @@ _Coefficient = Annotated[int, Field(ge=-LARGEST, le=LARGEST)]
 class _Measured(BaseModel, frozen=True):
     """What the record says about one stretch of `residuals.npy`."""
 
-    attributes: Names
-    groups: Sizes
+    attributes: statements.Names
+    groups: statements.Sizes
     """Codes of each, or groups of them."""
     precision: Annotated[float, Field(ge=2.0**-100, le=2.0**100)]
 
@@ -234,7 +226,7 @@ class Bundle:
     def read(cls, archive: ArchiveReader, path: str | Path) -> Self:
         """Return the bundle in an open archive, with its path for messages; see :meth:`load`."""
         content = archive.json(MANIFEST)
-        check_version(content, path)
+        statements.check_version(content, path)
         try:
             return cls._read(archive, content)
         except InputError as error:
@@ -416,7 +408,7 @@ def read_sidecar(path: str | Path, max_memory: int | str | None = None) -> dict[
         raise ResourceExceeded(f"{path}: {error}") from None
     if not isinstance(content, dict) or "format_version" not in content:
         raise InputError(f"{path}: is neither a release bundle nor the manifest of a table")
-    check_version(content, path)
+    statements.check_version(content, path)
     return content
 
 

@@ -13,15 +13,9 @@ from adaptive_qs.domain import Domain
 from adaptive_qs.errors import InputError, ResourceExceeded
 from adaptive_qs.machine import PROCESS_BYTES, ROWS_SHARE, memory_bytes
 from adaptive_qs.privacy import accounting
+from adaptive_qs.privacy import budget as budgets
 from adaptive_qs.privacy.accounting import bound_advantage, compute_epsilon, compute_mu, compute_rho
-from adaptive_qs.privacy.budget import (
-    BudgetWarning,
-    PrivacyLoss,
-    check_budget_warnings,
-    choose_delta,
-    delta_left,
-    float_below,
-)
+from adaptive_qs.privacy.budget import BudgetWarning, PrivacyLoss, check_budget_warnings, delta_left
 from adaptive_qs.privacy.events import UNITS_PER_RHO, Cost
 from adaptive_qs.privacy.unit import ROWS, Unit
 from adaptive_qs.run.options import BudgetOptions, RunOptions
@@ -172,7 +166,7 @@ class PrivacyTarget:
         gaussian: bool,
     ) -> Self:
         """One of epsilon and rho as ρ, in whatever range; ε is still to be found."""
-        target = cls(0.0, 0.0, choose_delta(delta), discovery_share, gaussian)
+        target = cls(0.0, 0.0, budgets.choose_delta(delta), discovery_share, gaussian)
         left = target._converting
         if epsilon is None:
             return replace(target, rho=positive_number("rho", rho))
@@ -246,7 +240,7 @@ class PrivacyTarget:
     def within(self, remaining: Cost) -> Self:
         """Return the same promise, with what rows may cost if this much of the budget is left."""
         rows = self.unit.for_rows(remaining)
-        rho = min(self.rho / self.unit.group**2, float_below(rows.rho))
+        rho = min(self.rho / self.unit.group**2, budgets.float_below(rows.rho))
         return replace(self, rho=rho, kept=rho / self.rho)
 
     def at(self, epsilon: float) -> Self:

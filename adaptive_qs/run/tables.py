@@ -87,6 +87,7 @@ class Tables:
         levels: one of :data:`~adaptive_qs.loop.LEVELS`.
         left_out: Requested marginals that cannot be measured.
         served: Requested queries other than cells of marginals; None if there are none.
+        schema: of the columns.
     """
 
     workload: Workload
@@ -95,6 +96,7 @@ class Tables:
     levels: str = LEVELS[0]
     left_out: DroppedMarginals | None = None
     served: QueryStrategies | None = None
+    schema: Schema | None = None
 
     @property
     def loop(self) -> LoopSettings:
@@ -128,7 +130,7 @@ class Tables:
     @cached_property
     def forecast(self) -> LoopForecast:
         """Which columns the loop will likely leave unconnected."""
-        return LoopForecast(self.workload, self.rho, self.loop)
+        return LoopForecast(self.workload, self.rho, self.loop, self.schema)
 
     def scoring(self, rows: int | None) -> ScoringForecast:
         """Return what a scoring pass takes, given the public row count if there is one."""
@@ -232,7 +234,8 @@ def _plan_member(
             from adaptive_qs.learn.schema import check_learnable
 
             check_learnable(served.queries, schema)
-        return Tables(marginals, limits, share * left.rho, options.levels, left_out, served)
+        rho = share * left.rho
+        return Tables(marginals, limits, rho, options.levels, left_out, served, schema)
 
     return Member.planned(schema, options, budget, plan, unit)
 

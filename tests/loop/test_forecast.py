@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -15,12 +16,21 @@ from adaptive_qs.domain import Domain
 from adaptive_qs.errors import GuardRailWarning, ResourceExceeded
 from adaptive_qs.loop.budget import LoopSettings
 from adaptive_qs.loop.expected import DEPENDENCE
-from adaptive_qs.loop.forecast import IMPLIED, MOST_CANDIDATES, LoopForecast, total_std
+from adaptive_qs.loop.forecast import (
+    IMPLIED,
+    MOST_CANDIDATES,
+    NUMBERS,
+    TIED,
+    LoopForecast,
+    assumed_dependence,
+    total_std,
+)
 from adaptive_qs.privacy.accounting import compute_rho
 from adaptive_qs.run.budget import Limits
 from adaptive_qs.run.memory import plan_memory, run_seconds
 from adaptive_qs.synthesizer import Synthesizer
 from adaptive_qs.table.coded import CODE_BYTES
+from adaptive_qs.table.schema import Schema
 from adaptive_qs.workload.workload import Workload
 from scripts.results import RESULTS
 
@@ -65,12 +75,43 @@ def test_dependence_is_that_of_the_rows_on_average_and_columns_explain_half_of_i
     explained = []
     for seed in range(20):
         found = choices.assume_differences(np.random.default_rng(seed), DEPENDENCE)[pairs]
-        assert found.max() <= 1
+        assert found.max() <= 1.5
         assert 0.1 < found.mean() <= DEPENDENCE * 1.001
         log = np.log(found)
         rest = log - held @ np.linalg.lstsq(held, log, rcond=None)[0]
         explained.append(1 - rest.var() / log.var())
     assert 0.5 <= np.mean(explained) <= 0.85
+
+
+def test_a_schema_ties_rules_numbered_names_and_bins_that_lie_alike():
+    def number(name, least, step, bins=20):
+        starts = [least + step * k for k in range(bins)]
+        return {"name": name, "type": "integer", "min": least, "max": 9_999, "bin_starts": starts}
+
+    columns = [
+        number("km 5", 0, 7), number("km 40", 600, 9), number("net", 0, 100),
+        number("gross", 150, 100), number("late", 500, 100), number("few 1", 0, 5, 3),
+        number("few 2", 0, 5, 3), {"name": "day", "type": "categorical", "values": ["a", "b"]},
+    ]  # fmt: skip
+    rules = [{"rule": "day = a -> `few 1` < 5"}]
+    schema = Schema.parse({"version": 1, "columns": columns, "rules": rules})
+    assumed = assumed_dependence(schema)
+    ties = [pair for pair, mean in assumed.items() if mean == TIED]
+    named = {*map(schema.domain().clique_names, ties)}
+    assert named == {("km 5", "km 40"), ("net", "gross"), ("few 1", "day")}
+    assert {*assumed} - {*ties} == {*combinations(range(5), 2)} - {*ties}
+    numbered = Schema.parse({"version": 1, "columns": columns[:2]})
+    assert assumed_dependence(numbered) == {(0, 1): NUMBERS}  # where all are numbered
+
+    workload = Workload.all_ways(schema.domain(), 2)
+    forecast = LoopForecast(workload, compute_rho(1.0, 1e-6), schema=schema)
+    choices = forecast._start(5_000).choices
+    found = choices.assume_differences(np.random.default_rng(0), DEPENDENCE)
+    of = {choices.domain.columns(c): d for c, d in zip(choices.every.cliques, found) if len(c) > 1}
+    assert all(abs(np.log(of[pair] / TIED)) < 1 for pair in ties if pair != (5, 7))
+    assert of[5, 7] <= 1  # of two codes, no pair differs by more
+    unaware = LoopForecast(workload, compute_rho(1.0, 1e-6))
+    assert forecast.measured(5_000).marginals > unaware.measured(5_000).marginals
 
 
 def test_a_path_of_measured_pairs_shows_less_the_longer_it_is_and_the_strongest_pairs_count():
@@ -88,7 +129,7 @@ def test_time_grows_with_what_is_measured_read_and_written_as_results_say():
     few, many = run_seconds(workload, 1_000, 3), run_seconds(workload, 1_000, 6)
     assert few < many < run_seconds(workload, 10**7, 6)
     rows = json.loads((RESULTS / "forecast.json").read_text())["numbers"]
-    assert min(rows[share] for share in ("precision", "recall", "timely", "inside")) >= 0.75
+    assert min(rows[share] for share in ("precision", "recall", "timely", "inside")) >= 0.8
 
 
 def test_what_groups_hide_is_that_of_ranks_that_depend_linearly():
@@ -155,7 +196,7 @@ def test_synthesize_tells_it_before_it_spends_and_what_to_do(wide, capsys):
     first, *rest = capsys.readouterr().err.splitlines()
     assert first == (
         "warning: With this budget and 2,000 rows, 1 of 3 columns will probably be independent of "
-        "all others: c. Use a larger budget or fewer columns."
+        "all others: c."
     )
     assert "1 of 3 columns is independent" in rest[0]
 
@@ -196,6 +237,7 @@ def test_plan_tells_it_for_scripts_and_python_warns(wide, capsys):
     assert main([*plan, "--public-rows", "2000"]) == 0
     tables = json.loads(capsys.readouterr().out)["tables"]
     assert tables["unconnected"] == ["c"]
+    assert tables["unconnected_doubled"] == []
     assert tables["total_std"] > 0
     assert tables["measured"] == {"marginals": 1, "full": 1, "least": 1, "most": 1}
     assert tables["seconds"] > 0

@@ -63,7 +63,6 @@ class PartColumn(ColumnBase):
 
     @property
     def part_of(self) -> tuple[str, str]:
-        """Name of the source, and the unit."""
         return self.of, self.unit
 
     @property
@@ -79,37 +78,29 @@ class PartColumn(ColumnBase):
 
     @property
     def num_values(self) -> int:
-        """Number of hours or weekdays."""
         return len(PARTS[self.unit])
 
     @property
     def topics(self) -> tuple[()]:
-        """No questions besides those about the source."""
         return ()
 
     @property
     def summary(self) -> str:
-        """What it is part of."""
         return f"{self.unit} of {self.of}"
 
     @property
     def kind(self) -> Hashable:
-        """The kind of the values."""
         return tuple(PARTS[self.unit])
 
     def declares(self, text: str) -> bool:
-        """Return whether a text is the name of an hour or a weekday."""
         return text in PARTS[self.unit]
 
     def read(self, values: pa.Array) -> Codes:
-        """Return the parts of cells of the source."""
         seconds, readable = cells.as_seconds(values, self.source.format, self.source.wall_clock)
         return np.where(readable, find_parts(seconds, self.unit), UNREADABLE)
 
     def draw(self, codes: Codes, rng: np.random.Generator) -> pa.Array:
-        """Return the names."""
         return pa.array(PARTS[self.unit]).take(pa.array(codes))
 
     def value_labels(self) -> list[str]:
-        """Return the names of the hours or weekdays."""
         return [*PARTS[self.unit]]
