@@ -268,7 +268,6 @@ class ReferenceModel:
 
 
 def _outer(array: Array, axis: int, factor: Array) -> Array:
-    """Outer product with a vector, along a new axis at this position."""
     shape = [1] * (array.ndim + 1)
     shape[axis] = -1
     return np.expand_dims(array, axis) * factor.reshape(shape)

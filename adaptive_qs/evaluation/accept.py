@@ -92,7 +92,6 @@ class Means(Criterion):
     by: str
 
     def named(self) -> Iterator[str]:
-        """Yield the number and the column of the groups."""
         yield from (self.number, self.by)
 
     def find(self, comparison: Comparison) -> Found:
@@ -121,7 +120,6 @@ class Regression(Criterion):
     columns: Annotated[tuple[str, ...], Field(min_length=1, strict=False)]
 
     def named(self) -> Iterator[str]:
-        """Yield the outcome and the columns."""
         yield from (self.number, *self.columns)
 
     def find(self, comparison: Comparison) -> Found:

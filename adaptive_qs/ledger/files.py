@@ -265,11 +265,6 @@ class Anchor(MarkFile):
                 "name a file on another volume"
             )
 
-    def check_replaceable(self) -> None:
-        """Raise LedgerError if the file exists and is not an anchor."""
-        if self.path is not None and os.path.lexists(self.path):
-            self.read()
-
     def create(self, mark: Mark) -> None:
         """Create the file; raise LedgerError if it exists."""
         if self.path is None:

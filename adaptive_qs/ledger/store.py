@@ -103,8 +103,8 @@ class Store:
         if anchor is not None:
             self._marks.append(anchor)
             anchor.check_apart(self.path)
-            if restoring:
-                anchor.check_replaceable()
+            if restoring and anchor.path is not None and os.path.lexists(anchor.path):
+                anchor.read()  # another file is not replaced
         writable = os.access(self.path, os.W_OK) and os.access(self.path.resolve().parent, os.W_OK)
         with self._explained():
             if reading and not writable:

@@ -382,7 +382,9 @@ class _Family:
         numbers = [key.number for key in schema.find_keys_below(table.name)]
         keep = codes.append if own_key is not None else None
         columns = table.schema.columns[table.given :]
-        empty = _without_rows(table.schema.changed(columns=columns, person=None))
+        own = table.schema.changed(columns=columns, person=None)
+        nothing = decode(CodedTable.from_parts(own.domain(), [], 0), own, np.random.default_rng(0))
+        empty = with_generated(nothing, own.generated, 0, (0,))
         for page in [empty] if drawing is None else drawing.pages(keep):
             rows = slice(start, start + len(page))
             start = rows.stop
@@ -396,10 +398,3 @@ class _Family:
         if own_key is not None:
             none = np.zeros((0, len(table.schema.columns)), dtype=np.int32)
             self.codes[table.name] = np.concatenate([none, *codes])
-
-
-def _without_rows(schema: Schema) -> pa.Table:
-    codes = CodedTable.from_parts(schema.domain(), [], 0)
-    return with_generated(
-        decode(codes, schema, np.random.default_rng(0)), schema.generated, 0, (0,)
-    )

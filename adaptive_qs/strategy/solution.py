@@ -230,7 +230,6 @@ class DenseFactor(Factor):
 
     @cached_property
     def covariance(self) -> Array:
-        """V⁺ = B⁺(B⁺)ᵀ."""
         if self.gram_inverse is not None:
             return self.gram_inverse
         return self.inverse @ self.inverse.T

@@ -316,7 +316,6 @@ class Comparison(Condition):
         return (left, right) if known and self.sign == "=" else None
 
     def limits(self) -> Iterator[tuple[str, float]]:
-        """Yield the constant that a column is compared with."""
         for one, other in ((self.left, self.right), (self.right, self.left)):
             if one.column_name is not None and other.constant is not None:
                 yield one.column_name, other.constant * one.unit

@@ -346,11 +346,6 @@ def _open_parquet(path: Path) -> pq.ParquetFile:
     return pq.ParquetFile(path, read_dictionary=listed, page_checksum_verification=True)
 
 
-def explain_parquet(path: Path, _: Exception) -> DataError:
-    """Return what is wrong with a Parquet file that cannot be opened or read."""
-    return DataError(f"{path}: is not a readable Parquet file: copy or write it again")
-
-
 def check_parquet(path: Path, names: Collection[str], most_bytes: int) -> None:
     """Raise ResourceExceeded if these columns need more memory than this while they are read."""
     with _open_parquet(path) as file:
@@ -449,4 +444,8 @@ def _cut_parquet(file: pq.ParquetFile, most_bytes: int) -> Iterator[RowGroups]:
 
 
 CSV_READER = Reader(open_csv, _explain_header)
-PARQUET_READER = Reader(open_parquet, explain_parquet, check_parquet)
+PARQUET_READER = Reader(
+    open_parquet,
+    lambda path, _: DataError(f"{path}: is not a readable Parquet file: copy or write it again"),
+    check_parquet,
+)

@@ -241,7 +241,14 @@ class _Repair:
         return self._repaired(rows)
 
     def can_repair(self, rows: Indices) -> bool:
-        return len(self._repaired(rows, one=True)) < len(rows) or not len(self._start_over(rows))
+        """Return whether a row meets the rules, with codes that meet each alone or its own."""
+        codes = {name: drawn.codes.copy() for name, drawn in self._drawn.items()}
+        if len(self._broken(rows, True)) < len(rows) or not len(self._start_over(rows)):
+            return True
+        for name, drawn in self._drawn.items():
+            drawn.codes[:] = codes[name]
+            drawn.redraw(rows, self._rng)
+        return len(self._repaired(rows, one=True)) < len(rows)
 
     def _row(self, rows: Indices) -> dict[str, Values]:
         return {name: drawn.values(rows) for name, drawn in self._drawn.items()}

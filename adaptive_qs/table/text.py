@@ -149,8 +149,8 @@ def read_integer(text: str) -> int | None:
 def with_exponents(texts: Sequence[str]) -> list[str]:
     """Return integers with an exponent, as 1e+05, where that is shorter than all their digits.
 
-    If it is shorter for none, the one that it makes least longer has an exponent, so that programs
-    that guess types see the same type whether or not such a number occurs.
+    If it is shorter for none, the last of those that it makes least longer has an exponent, so that
+    programs that guess types see the same type whether or not such a number occurs.
     """
     written = []
     for text in texts:
@@ -158,9 +158,9 @@ def with_exponents(texts: Sequence[str]) -> list[str]:
         shortest = re.sub(r"(?<=^.)(?=.)", ".", digits.rstrip("0") or "0")
         written.append(f"{'-' * (text != digits)}{shortest}e+{len(digits) - 1:02}")
     longer = [len(other) - len(text) for text, other in zip(texts, written)]
-    first = longer.index(min(longer)) if longer and min(longer) >= 0 else None
+    last = max(range(len(texts)), key=lambda place: (-longer[place], place), default=0)
     return [
-        other if more < 0 or place == first else text
+        other if more < 0 or (place == last and longer[last] >= 0) else text
         for place, (text, other, more) in enumerate(zip(texts, written, longer))
     ]
 

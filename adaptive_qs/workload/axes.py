@@ -60,7 +60,6 @@ class Marginal(OrderedQueries):
         return table
 
     def squares(self, covariance: Array) -> Array:
-        """Return the diagonal of C, shape (n, n, ...) -> (n, ...)."""
         return _diagonal(covariance).copy()
 
     def labels(self, names: tuple[str, ...], values: tuple[tuple[str, ...], ...]) -> Iterator[str]:
@@ -80,7 +79,6 @@ class Prefix(OrderedQueries):
         return np.arange(self.size, 0, -1, dtype=np.float64)
 
     def answer(self, table: Array) -> Array:
-        """Return cumulative sums, shape (n, ...) -> (n, ...)."""
         return _cumulate(table)[1:]
 
     def squares(self, covariance: Array) -> Array:
@@ -298,7 +296,6 @@ class LevelQueries(Queries):
         return (self.num_queries - self.levels().ravel()).astype(np.float64)
 
     def answer(self, table: Array) -> Array:
-        """Return cumulative sums over the levels, shape (n_1, n_2, ...) -> (m, ...)."""
         array: NDArray[Any] = np.asarray(table)
         flat = array.reshape(self.first * self.second, *array.shape[2:])
         return Prefix(self.num_queries).answer(self._gather(flat))

@@ -177,7 +177,6 @@ class CircularFamily(QueryFamily):
     needs_order = True
 
     def on_axis(self, attribute: Attribute, read: ReadMatrix) -> matrices.AxisQueries:
-        """Return arcs of the declared values."""
         circle = super().on_axis(replace(attribute, size=attribute.size - attribute.beyond), read)
         return FirstCells(attribute.size, circle) if attribute.beyond else circle
 
@@ -186,7 +185,6 @@ class HybridFamily(QueryFamily):
     """Prefixes where the values are in order, else every value."""
 
     def on_axis(self, attribute: Attribute, read: ReadMatrix) -> matrices.AxisQueries:
-        """Return prefixes if the attribute is ordered, else its cells."""
         return (Prefix if attribute.ordered else Marginal)(attribute.size)
 
 
@@ -240,7 +238,6 @@ class RandomQueries(QueryFamily):
     """Decides which queries are drawn; public."""
 
     def on_set(self, shape: Shape, order: tuple[int, ...], read: ReadMatrix) -> matrices.Queries:
-        """Return queries drawn over the cells of the sorted attributes."""
         return Random(tuple(shape[axis] for axis in order), self.p, self.count, self.seed)
 
 

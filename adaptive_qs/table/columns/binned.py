@@ -114,7 +114,6 @@ class RangeColumn(base.ColumnBase):
         return np.clip(numbers, low, high)
 
     def undeclared_cell(self) -> str | None:
-        """Return a cell beyond the range if it is clipped."""
         return self._beyond() if self.outside == "clip" else super().undeclared_cell()
 
     @property

@@ -63,7 +63,6 @@ class PartColumn(ColumnBase):
 
     @property
     def part_of(self) -> tuple[str, str]:
-        """Name of the source, and the unit."""
         return self.of, self.unit
 
     @property
@@ -97,7 +96,6 @@ class PartColumn(ColumnBase):
         return text in PARTS[self.unit]
 
     def read(self, values: pa.Array) -> Codes:
-        """Return the parts of cells of the source."""
         seconds, readable = cells.as_seconds(values, self.source.format, self.source.wall_clock)
         return np.where(readable, find_parts(seconds, self.unit), UNREADABLE)
 
