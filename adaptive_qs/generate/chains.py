@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field, replace
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -200,6 +200,8 @@ SHORTEST = 0.75
 """Smallest length of a step, as a part of that in the settings."""
 
 
+CLEAR_MISFIT = 2.0
+"""Mean squared misfit of a coarser target from which on it is followed, in variances of a cell."""
 FASTER = 4.0
 """Length of a step that divides groups as the single column does, compared with other steps."""
 
@@ -221,7 +223,8 @@ def compute_ratio(
 class WeightUpdater:
     """Moves the weights of a model towards targets, by steps that do not overshoot.
 
-    ``pace`` is the length of the next step, as a part of that in the settings.
+    ``pace`` is the length of the next step, as a part of that in the settings. Weights of
+    ``coarser`` cliques move only while their misfit is clear: the cells inside are targets, too.
     """
 
     model: LogLinearModel
@@ -229,6 +232,7 @@ class WeightUpdater:
     settings: FitSettings
     workers: int
     shared: SharedSteps | None = None
+    coarser: Collection[Clique] = ()
     pace: float = field(default=1.0, init=False)
 
     def __post_init__(self, targets: Sequence[Target]) -> None:
@@ -261,6 +265,10 @@ class WeightUpdater:
                     codes[columns] = count_rows(rows, domain, columns)
                 counts = domain.summed(codes[columns], columns, target.clique)
                 desired, counted = share * (target.counts + damping), counts + share * damping
+                if target.clique in self.coarser:
+                    variance = (share * target.noise_std) ** 2 + np.maximum(counts, 1.0)
+                    if ((desired - counted) ** 2 / variance).mean() < CLEAR_MISFIT:
+                        continue
                 ratios[target.clique] = compute_ratio(
                     target.clique, desired, counted, eta, self.shared
                 )
@@ -298,6 +306,7 @@ def fit_weights(
     settings: FitSettings,
     workers: int = 1,
     progress: StepProgress | None = None,
+    coarser: Collection[Clique] = (),
 ) -> list[Array]:
     """Move the weights until the rows match the targets as closely as the noise warrants.
 
@@ -307,7 +316,7 @@ def fit_weights(
     """
     domain, every = chains.model.domain, chains.rows
     sums = [np.zeros(domain.shape(c)) for c in watched]
-    follower = WeightUpdater(chains.model, targets, settings, workers, chains.shared)
+    follower = WeightUpdater(chains.model, targets, settings, workers, chains.shared, coarser)
 
     def accumulate(item: tuple[NDArray[np.float64], Clique]) -> None:
         total, clique = item

@@ -41,6 +41,7 @@ from adaptive_qs.generate.shape import find_shapes, hold_singles
 from adaptive_qs.generate.structure import CoarseDomain, cliques_of_fit, find_components
 from adaptive_qs.generate.targets import (
     Target,
+    coarser_targets,
     denoise_model,
     filled_pairs,
     find_misfit,
@@ -176,7 +177,10 @@ def fit_model(
     tied = {i for zero in zeros for i in zero.clique}
     shapes = find_shapes(domain, [every[c] for c in weighed], singles)
     apart = {*kept, *tied, *(shaped := domain.columns(tuple(shapes)))}
-    coarse = CoarseDomain(domain, [*every], [single.counts for single in singles], apart)
+    leveled, coarser = coarser_targets(denoised, weighed, singles)
+    coarser = {c: target for c, target in coarser.items() if c not in every}
+    every |= coarser
+    coarse = CoarseDomain(leveled, [*every], [single.counts for single in singles], apart)
     size = choose_fit_rows(coarse.domain, combined, settings)
     known = [*map(domain.columns, outer), *filled]
     watched = watch_list(domain, [*workload], known, size, settings)
@@ -189,13 +193,14 @@ def fit_model(
             return Fitted(exact, dict(zip(listed, exact.marginals(listed))), watched)
     factor = size / max(residuals.total, 1.0)
     every = {c: coarse.target(target.scaled(factor)) for c, target in every.items()}
-    targets = [every[c] for c in cliques]
+    targets = [every[c] for c in (*cliques, *coarser)]
     singles = [coarse.target(single.scaled(factor)) for single in singles]
     rows, held = np.empty((size, len(domain)), dtype=np.int32), coarse.shapes(shapes)
     chances = (targets, singles, coarse, zeros, rows, seed, settings.fit, rng, workers)
     chains = begin_chains(*chances, shapes=held)
     targets += singles
-    means = fit_weights(chains, targets, listed, settings.fit, workers, progress)
+    followed = [*map(coarse.clique, coarser)]
+    means = fit_weights(chains, targets, listed, settings.fit, workers, progress, followed)
     shrink_to_measured(coarse.domain, means, listed, [*every.values(), *singles])
     hold_singles(means, listed, singles, shaped)
     codes = [coarse.marginal_of_codes(mean, clique) for mean, clique in zip(means, listed)]

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_qs.domain import Clique
+from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.generate.walk import smooth_counts
+from adaptive_qs.levels import Grouping
 from adaptive_qs.residual import ReferenceModel, ResidualEstimate, decompose, variance_weight
 
 Array = NDArray[np.float64]
@@ -198,6 +199,39 @@ def _move_to_total(means: Array, variances: Array, noise_std: float, total: floa
     shifts = (total - levels) / slopes  # where the cells up to a rank are the positive ones
     rank = np.flatnonzero(shifts > turning[order])[-1]
     return np.maximum(means + shifts[rank] * variances, 0.0)
+
+
+COARSE = 8
+"""Number of groups of ordered codes in coarser targets."""
+
+
+def coarser_targets(
+    model: ReferenceModel, cliques: Iterable[Clique], singles: Sequence[Target]
+) -> tuple[Domain, dict[Clique, Target]]:
+    """Return targets of pairs over groups of ordered codes, and the domain with these groups.
+
+    A cell of few rows says little alone; a group of them can be clear. Attributes without levels
+    get groups of equal sums of √counts, which tails are a part of (Dalenius and Hodges 1959).
+    """
+    domain, pairs = model.domain, [clique for clique in cliques if len(clique) == 2]
+    groupings, level = [*domain.groupings], {i: domain.chain(i)[-1] for i in range(len(domain))}
+    for i in sorted({i for pair in pairs for i in domain.columns(pair)}):
+        if level[i] == i and domain.attributes[i].ordered and domain.sizes[i] > COARSE:
+            roots = np.sqrt(singles[i].counts)
+            places = (np.cumsum(roots) - roots / 2) / roots.sum()
+            groups = np.unique((COARSE * places).astype(np.int64), return_inverse=True)[1]
+            level[i] = len(domain) + len(groupings)
+            groupings.append(Grouping(i, tuple(groups.tolist())))
+    leveled, found = Domain(domain.attributes, tuple(groupings)), dict[Clique, Target]()
+    for pair in pairs:
+        coarse = tuple(level[i] for i in domain.columns(pair))
+        if coarse != pair and not leveled.is_below(pair, coarse):
+            fine, noise_std = model.marginal(pair), make_target(model, pair).noise_std
+            counts = leveled.summed(fine, pair, coarse)
+            noise_std *= math.sqrt(fine.size / counts.size)
+            counts = project_to_simplex(counts, max(model.total, 1.0))
+            found[coarse] = Target(coarse, counts, noise_std)
+    return leveled, found
 
 
 def filled_pairs(model: ReferenceModel, measured: Iterable[Clique]) -> dict[Clique, Array]:
