@@ -300,6 +300,8 @@ def _slopes(ends: Array, counts: Array, single: NDArray[np.bool_]) -> tuple[Arra
             outwards = ends[code] if left else -ends[code, ::-1]
             line = slice(code + step, code + 4 * step if code + 4 * step >= 0 else None, step)
             start, fall = _begin_tail(logs[line], centres[line], widths[code + step])
+            if fall and start <= logs[code]:  # a tail that falls: the code next to it is too low
+                start, fall = float(logs[line].max()), 0.0
             sign = 1.0 if left else -1.0
             if fall:
                 slopes[kept[code]] = sign * _decline(outwards, logs[code] - start)
