@@ -202,6 +202,8 @@ SHORTEST = 0.75
 
 CLEAR_MISFIT = 2.0
 """Mean squared misfit of a coarser target from which on it is followed, in variances of a cell."""
+CHECKED_EVERY = 4
+"""Steps from one look at a coarser target without a clear misfit to the next."""
 FASTER = 4.0
 """Length of a step that divides groups as the single column does, compared with other steps."""
 
@@ -240,6 +242,7 @@ class WeightUpdater:
         for target in targets:
             self._alike.setdefault(self.model.carrier(target.clique), []).append(target)
         self._inside = finest_groups(self.model.domain, self.model.shapes)
+        self._waiting = dict[Clique, int]()  # steps until a coarser target is looked at again
         self._misfits = {t.clique: np.zeros(t.counts.shape, dtype=np.float32) for t in targets}
 
     def step(self, rows: Rows, exponent: float, share: float) -> None:
@@ -259,6 +262,9 @@ class WeightUpdater:
             codes: dict[Clique, NDArray[np.float64]] = {}
             ratios = {}
             for target in self._alike[every[k]]:
+                if self._waiting.get(target.clique, 0) > 0:
+                    self._waiting[target.clique] -= 1
+                    continue
                 damping = settings.damping_rows + settings.damping_noise * target.noise_std
                 columns = domain.columns(target.clique)
                 if columns not in codes:
@@ -268,6 +274,7 @@ class WeightUpdater:
                 if target.clique in self.coarser:
                     variance = (share * target.noise_std) ** 2 + np.maximum(counts, 1.0)
                     if ((desired - counted) ** 2 / variance).mean() < CLEAR_MISFIT:
+                        self._waiting[target.clique] = CHECKED_EVERY - 1
                         continue
                 ratios[target.clique] = compute_ratio(
                     target.clique, desired, counted, eta, self.shared
