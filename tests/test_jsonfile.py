@@ -50,7 +50,7 @@ LONG = {
     "key": ({"type": "boolean", "k" * 5000: 1}, "kkk... (5,000 characters): is not a known key"),
     "type": (
         {"type": "t" * 5000},
-        "ttt... (5,000 characters) is unknown: use one of 'categorical'",
+        "ttt... (5,000 characters) is unknown: use one of 'part', 'categorical'",
     ),
 }
 

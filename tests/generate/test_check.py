@@ -83,7 +83,7 @@ def test_healthy_tables_are_not_found(epsilon, schema, ways):
 
 def _codes(release, rows=None):
     """Rows as the generator makes them, without a repair."""
-    return np.concatenate(list(release._parts(rows or release.num_rows, 3, 1, None)))
+    return np.concatenate(list(release.draw(rows, 3).parts._pages))
 
 
 @pytest.mark.parametrize("where", ["a = 1", "d >= 3"])
