@@ -160,10 +160,9 @@ class Chains:
 #     w_γ ← w_γ · ((target + d) / (count + d))^η,    d = κ + t · noise_std,
 #
 # so weights react to differences above the noise and hardly to those below it; the number of
-# steps and d together act as the regularisation. Counts far above d converge by the sum of all η,
-# counts far below it by that sum over d. The chain never restarts: rows follow the weights. The
-# mean of the marginals over the last sweeps is the model's estimate, far less noisy than the rows
-# of a single state. The first half of the steps needs fewer rows.
+# steps and d together act as the regularisation. The chain never restarts: rows follow the
+# weights. The mean of the marginals over the last sweeps is the model's estimate, far less noisy
+# than the rows of a single state. The first half of the steps needs fewer rows.
 #
 # All weights move together. If many targets overlap, they can overshoot: what one sweep has too
 # many of, the next has too few of. Then steps are shortened, and there are more of them.
@@ -186,9 +185,9 @@ class FitSettings:
     sweeps: int = 64
     averaged: int = 28
     step: float = 0.125
-    decay: float = 1.0
+    decay: float = 4.0
     damping_rows: float = 2.0
-    damping_noise: float = 13.0
+    damping_noise: float = 8.0
     early_rows: int = 12_500
 
     def __post_init__(self) -> None:
