@@ -177,7 +177,8 @@ def fit_model(
     tied = {i for zero in zeros for i in zero.clique}
     shapes = find_shapes(domain, [every[c] for c in weighed], singles)
     apart = {*kept, *tied, *(shaped := domain.columns(tuple(shapes)))}
-    leveled, coarser = coarser_targets(denoised, weighed, singles)
+    unruled = (c for c in weighed if allowed_cells(zeros, domain, c) is None)
+    leveled, coarser = coarser_targets(denoised, unruled, singles)
     coarser = {c: target for c, target in coarser.items() if c not in every}
     every |= coarser
     coarse = CoarseDomain(leveled, [*every], [single.counts for single in singles], apart)

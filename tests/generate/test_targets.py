@@ -15,6 +15,7 @@ from scipy.optimize import brentq, minimize
 from adaptive_qs.domain import Attribute, Domain
 from adaptive_qs.generate import targets
 from adaptive_qs.generate.targets import (
+    coarser_targets,
     denoise_counts,
     denoise_model,
     effective_codes,
@@ -277,3 +278,26 @@ def test_smooth_counts_are_worth_few_codes_and_clear_ones_all():
     ):
         noisy = true + rng.normal(0, std, 64)
         assert least <= effective_codes(noisy, std, true.sum()) <= most
+
+
+def test_coarser_targets_are_sums_of_what_was_measured():
+    """Over groups that reach into the tail, and with the noise of as many cells."""
+    rng = np.random.default_rng(8)
+    domain = Domain((Attribute("a", 40), Attribute("b", 5, ordered=False), Attribute("c", 3)))
+    tail = np.minimum(rng.geometric(0.2, 9_000) - 1, 39)
+    rows = np.stack([tail, (tail + rng.integers(0, 2, 9_000)) % 5, tail % 3], axis=1)
+    pairs = [(0, 1), (1, 2)]
+    model = residuals_of(rows.astype(np.int32), domain, pairs, noise_std=3.0)
+    leveled, found = coarser_targets(model, pairs, single_targets(model))
+    ((clique, target),) = found.items()  # the other pair has few codes
+    assert leveled.columns(clique) == (0, 1)
+    groups = np.array(leveled.groupings[0].groups)
+    sizes = np.bincount(groups)
+    assert sizes.size <= targets.COARSE
+    assert (np.diff(groups) >= 0).all()
+    fine = model.marginal((0, 1))
+    summed = np.array([fine[groups == group].sum(axis=0) for group in range(sizes.size)])
+    np.testing.assert_allclose(target.counts, project_to_simplex(summed, model.total), atol=1e-6)
+    assert (tail >= 40 - sizes[-1]).mean() < 0.05
+    noise_std = make_target(model, (0, 1)).noise_std * math.sqrt(40 / sizes.size)
+    assert target.noise_std == pytest.approx(noise_std)
