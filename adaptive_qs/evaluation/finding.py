@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Collection, Iterator, Sequence
 from functools import cached_property
-from itertools import combinations, permutations
+from itertools import combinations, permutations, product
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -37,6 +37,7 @@ second is the same for a single value in a list, of which a table has fewer."""
 MOST_ROWS, MOST_NUMBERS, MOST_LISTED, MOST_VALUES = 100_000, 40, 6, 12
 """Maximum number of rows and of columns in which rules are found, of values that a condition lists,
 and of values of a column of which each can be a condition."""
+UNITS = {"second": 1, "minute": 60, "hour": 3_600}
 MOST_KEYS = 2_000
 """Maximum number of values of a determining column."""
 
@@ -471,11 +472,18 @@ def _equations(pair: TablePair, schema: Schema) -> Iterator[str]:
         if column.kind == "numbers" or column.by_day:
             values[column.name] = amounts // DAY if column.by_day else amounts
     days = {column.name for column in measured if column.by_day}
+    times = [c.name for c in measured if c.kind == "moments" and not c.by_day]
     for total in (name for name in values if name not in days):
         near = schema.column(total).resolution / 2
         parts = {name: values[name] for name in values if name not in {total, *days}}
         for several in rules.sums_of_three(values[total], parts, near, LEAST_CHANCES):
             yield f"{written(total)} = {' + '.join(map(written, several))}"
+        for (start, end), unit in product(permutations(times, 2), UNITS):
+            sides = (np.asarray(pair.find_amounts(schema.column(x), 0)) for x in (end, start))
+            span = [side / UNITS[unit] for side in sides]
+            if rules.is_equation(values[total], np.subtract, *span, near, LEAST_CHANCES):
+                difference = f"{written(end)} - {written(start)}"
+                yield f"{written(total)} = ({difference}) / 1 {unit}"
         for first, second in combinations((name for name in values if name != total), 2):
             ways = [("+", first, second), ("*", first, second)]
             if dated := len({first, second} & days):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ from adaptive_qs.table.bin_density import sort_inside
 from adaptive_qs.table.cells import normalise
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.columns.base import ColumnBase
+from adaptive_qs.table.columns.part import PARTS, find_parts
 from adaptive_qs.table.conditions import DAY, NEAR, Cases, Condition, Mask, Values, read_values
 from adaptive_qs.table.grammar import parse_condition
 from adaptive_qs.table.rules import Computation, Ruleset, components, find_row
@@ -50,6 +51,8 @@ class _Drawn:
         self.column = column
         self._drawer = drawer
         self.codes = codes.astype(np.int64)
+        self.own_parts: dict[str, NDArray[np.integer]] = {}
+        self.parts: dict[str, NDArray[np.integer]] = {}
         self.loose = False
         if column.measured:
             low, high = self._bins(np.arange(column.num_values))
@@ -90,13 +93,36 @@ class _Drawn:
         if self._amounts is not None and amounts is not None:
             self._amounts[rows] = amounts
 
-    def redraw(self, rows: Indices, rng: np.random.Generator) -> None:
-        self.put(rows, self.column.decode(self.codes[rows], rng, self._drawer))
+    def redraw(self, rows: Indices, rng: np.random.Generator, in_parts: bool = False) -> None:
+        """Draw values anew inside their codes, and move them to their parts if ``in_parts``."""
+        values = self.column.decode(self.codes[rows], rng, self._drawer)
+        self.put(rows, self._moved(values, rows) if in_parts else values)
 
     def move(self, parts: Mapping[str, NDArray[np.integer]]) -> None:
         """Move all values to these parts, by unit."""
+        self.own_parts = dict(parts)
+        self.parts = {unit: codes.copy() for unit, codes in parts.items()}
+        rows = np.arange(self._size)
+        self.put(rows, self._moved(self._pool[0], rows))
+
+    def _moved(self, values: pa.Array, rows: Indices) -> pa.Array:
         source: Any = self.column  # of dates or times
-        self.put(np.arange(self._size), source.moved(self._pool[0], self.codes, parts))
+        parts = {unit: codes[rows] for unit, codes in self.parts.items()}
+        return source.moved(values, self.codes[rows], parts) if parts else values
+
+    def exchange(self, rows: Indices, others: Indices, units: Collection[str]) -> None:
+        """Give rows their own parts, and those of other rows for some units."""
+        for unit, own in self.own_parts.items():
+            self.parts[unit][rows] = own[others if unit in units else rows]
+
+    def is_elsewhere(self, rows: Indices) -> NDArray[np.bool_]:
+        """Return which rows have values with other parts than theirs."""
+        amounts, found = self._amounts, np.zeros(len(rows), dtype=np.bool_)
+        for unit, codes in self.parts.items() if amounts is not None else ():
+            known = ~np.isnan(amounts[rows]) & (codes[rows] < len(PARTS[unit]))
+            at = np.where(known, amounts[rows], 0).astype(np.int64)
+            found |= known & (find_parts(at, unit) != codes[rows])
+        return found
 
     @property
     def step(self) -> float:
@@ -193,6 +219,8 @@ class _Repair:
         self._computed = [c for name, c in ruleset.computed.items() if name in drawn]
         computed = {computation.column.name for computation in self._computed}
         self._loose = [name for name in drawn if drawn[name].loose and name not in computed]
+        self._parts = [(name, unit) for name in self._loose for unit in drawn[name].parts]
+        self._placed = [name for name in self._loose if drawn[name].parts]
         self._limits = sorted({limit for c in self._stated for _, limit in c.limits()})
 
     def repair(self) -> None:
@@ -214,20 +242,25 @@ class _Repair:
     def _repaired(self, rows: Indices, one: bool = False) -> Indices:
         """Change rows until they meet the rules, or ``one`` does; return those that do not."""
         enough = len(rows) - 1 if one else 0
+        tries = 30 if self._parts else 0
         stages: tuple[tuple[Callable[[Indices], None], int, bool], ...] = (
+            (self._solve_in_parts, tries, True),
+            (self._exchange_one, tries, True),
+            (self._exchange_all, tries, True),
             (self._draw, 30, True),
             (self._solve, 30, True),
             (self._corner, 200, True),
             (self._corner, 200, False),
         )
         for change, times, inside in stages:
+            in_parts = change in (self._solve_in_parts, self._exchange_one, self._exchange_all)
             if len(rows) > enough:
-                rows = self._broken(rows, inside)
+                rows = self._broken(rows, inside, in_parts)
             for _ in range(times):
                 if not (len(rows) > enough and self._loose):
                     break
                 change(rows)
-                rows = self._broken(rows, inside)
+                rows = self._broken(rows, inside, in_parts)
         return rows
 
     def _start_over(self, rows: Indices) -> Indices:
@@ -253,12 +286,15 @@ class _Repair:
     def _row(self, rows: Indices) -> dict[str, Values]:
         return {name: drawn.values(rows) for name, drawn in self._drawn.items()}
 
-    def _broken(self, rows: Indices, inside: bool) -> Indices:
+    def _broken(self, rows: Indices, inside: bool, in_parts: bool = False) -> Indices:
         """Compute what follows from other columns, and return the rows that break a rule.
 
         Computed values have to lie ``inside`` the bin of their code, or in the range of the column.
+        With ``in_parts``, moments also have to have their hours and weekdays.
         """
         found = np.zeros(len(rows), dtype=np.bool_)
+        for name in self._placed if in_parts else ():
+            found |= self._drawn[name].is_elsewhere(rows)
         for computation in self._computed:
             found |= self._compute(computation, rows, inside)
         row = self._row(rows)
@@ -285,13 +321,30 @@ class _Repair:
         outside[known] = (amounts < low - near) | (amounts > high + near)
         return outside
 
-    def _draw(self, rows: Indices) -> None:
+    def _draw(self, rows: Indices, in_parts: bool = False) -> None:
         for name in self._loose:
-            self._drawn[name].redraw(rows, self._rng)
+            self._drawn[name].redraw(rows, self._rng, in_parts)
 
-    def _solve(self, rows: Indices) -> None:
+    def _solve_in_parts(self, rows: Indices) -> None:
+        self._solve(rows, in_parts=True)
+
+    def _exchange_one(self, rows: Indices) -> None:
+        """Solve with the hour or weekday of other rows in one column."""
+        self._exchange(rows, [self._parts[self._rng.integers(len(self._parts))]])
+
+    def _exchange_all(self, rows: Indices) -> None:
+        self._exchange(rows, self._parts)
+
+    def _exchange(self, rows: Indices, parts: Collection[tuple[str, str]]) -> None:
+        for name in self._placed:
+            drawn = self._drawn[name]
+            others = self._rng.integers(len(drawn.codes), size=len(rows))
+            drawn.exchange(rows, others, [unit for own, unit in parts if own == name])
+        self._solve(rows, in_parts=True)
+
+    def _solve(self, rows: Indices, in_parts: bool = False) -> None:
         """Draw anew, computed columns too, and solve each equation for one of its columns."""
-        self._draw(rows)
+        self._draw(rows, in_parts)
         for computation in self._computed:
             sources = [name for name in computation.source.columns() if name in self._loose]
             if not sources:

@@ -136,6 +136,31 @@ def test_values_stay_in_their_period_and_have_their_parts_if_it_has_them(granula
         assert (again.columns[place] == columns[place])[whole].all()
 
 
+@pytest.mark.parametrize("equation", [False, True])
+def test_rules_between_times_leave_hours_and_weekdays(equation):
+    """Rows drawn again because of a rule are drawn in their hours and on their weekdays."""
+    spent = RNG.integers(60, 7_200, N)
+    times = {"seen": TIMES, "left": TIMES + spent.astype("m8[s]")}
+    table = pd.DataFrame(
+        {**{name: each.dt.strftime(SEEN["format"]) for name, each in times.items()}, "spent": spent}
+    )
+    columns = [
+        {**SEEN, "name": name, "missing": [], "max": "2024-01-07T23:59:59"} for name in times
+    ]
+    for name in times:
+        columns += [{**part, "name": f"{name}_{part['unit']}", "of": name} for part in (HOUR, DAY)]
+    columns += [{"name": "spent", "type": "integer", "min": 0, "max": 7_199, "bins": 24}]
+    rules = ["seen < left", "spent = (left - seen) / 1 second"][: 1 + equation]
+    schema = Schema.parse({"version": 1, "columns": columns, "rules": rules})
+    codes = read_table(table, schema)
+    made = decode(codes, schema, np.random.default_rng(1)).to_pandas()
+    assert (made.seen < made.left).all()
+    assert not equation or (made.spent == (made.left - made.seen).dt.total_seconds()).all()
+    again = read_table(decode(codes, schema, np.random.default_rng(1)), schema)
+    for place in range(2, 6):
+        assert (again.columns[place] == codes.columns[place]).mean() > 0.999
+
+
 def test_conditions_are_met_and_hours_kept_besides():
     model = Synthesizer(rho=50, insecure_seed=1, beyond_limits=True, workers=1)
     model.fit(TABLE, schema=WHOLE)
