@@ -37,9 +37,10 @@ second is the same for a single value in a list, of which a table has fewer."""
 MOST_ROWS, MOST_NUMBERS, MOST_LISTED, MOST_VALUES = 100_000, 40, 6, 12
 """Maximum number of rows and of columns in which rules are found, of values that a condition lists,
 and of values of a column of which each can be a condition."""
-UNITS = {"second": 1, "minute": 60, "hour": 3_600}
 MOST_KEYS = 2_000
 """Maximum number of values of a determining column."""
+UNITS = {"second": 1, "minute": 60, "hour": 3_600}
+"""Units in which a column of numbers can have the time between two moments, in seconds."""
 
 
 def found_rules(
@@ -457,7 +458,8 @@ def _spans(views: Sequence[_View]) -> Iterator[str]:
         if len(span) and span.min() >= 0:
             yield f"{y.name} <= {x.name} + {int(np.ceil(span.max() / DAY))} days"
             for unit, seconds in (("years", 365.2425 * DAY), ("days", DAY), ("minutes", 60)):
-                if (least := int(span.min() // seconds)) > 1:
+                least = 0 if seconds < DAY and y.column.by_day else int(span.min() // seconds)
+                if least > 1:
                     yield f"{y.name} >= {x.name} + {least} {unit}"
                     break
 
@@ -467,21 +469,22 @@ def _equations(pair: TablePair, schema: Schema) -> Iterator[str]:
     measured = [c for c in schema.columns if pair.find_amounts(c, 0) is not None]
     acts = {"+": np.add, "*": np.multiply, "-": np.subtract}
     values: dict[str, NDArray[np.float64]] = {}
+    moments: dict[str, NDArray[np.float64]] = {}
     for column in measured[:MOST_NUMBERS]:
         amounts = np.asarray(pair.find_amounts(column, 0))
         if column.kind == "numbers" or column.by_day:
             values[column.name] = amounts // DAY if column.by_day else amounts
+        elif column.kind == "moments":
+            moments[column.name] = amounts
     days = {column.name for column in measured if column.by_day}
-    times = [c.name for c in measured if c.kind == "moments" and not c.by_day]
     for total in (name for name in values if name not in days):
         near = schema.column(total).resolution / 2
         parts = {name: values[name] for name in values if name not in {total, *days}}
         for several in rules.sums_of_three(values[total], parts, near, LEAST_CHANCES):
             yield f"{written(total)} = {' + '.join(map(written, several))}"
-        for (start, end), unit in product(permutations(times, 2), UNITS):
-            sides = (np.asarray(pair.find_amounts(schema.column(x), 0)) for x in (end, start))
-            span = [side / UNITS[unit] for side in sides]
-            if rules.is_equation(values[total], np.subtract, *span, near, LEAST_CHANCES):
+        for (start, end), unit in product(permutations(moments, 2), UNITS):
+            after, before = (moments[name] / UNITS[unit] for name in (end, start))
+            if rules.is_equation(values[total], np.subtract, after, before, near, LEAST_CHANCES):
                 difference = f"{written(end)} - {written(start)}"
                 yield f"{written(total)} = ({difference}) / 1 {unit}"
         for first, second in combinations((name for name in values if name != total), 2):

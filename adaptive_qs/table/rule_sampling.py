@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -111,16 +111,16 @@ class _Drawn:
         return source.moved(values, self.codes[rows], parts) if parts else values
 
     def exchange(self, rows: Indices, others: Indices, units: Collection[str]) -> None:
-        """Give rows their own parts, and those of other rows for some units."""
+        """Give rows their own parts, but for some units the parts that other rows have."""
         for unit, own in self.own_parts.items():
             self.parts[unit][rows] = own[others if unit in units else rows]
 
     def is_elsewhere(self, rows: Indices) -> NDArray[np.bool_]:
         """Return which rows have values with other parts than theirs."""
-        amounts, found = self._amounts, np.zeros(len(rows), dtype=np.bool_)
-        for unit, codes in self.parts.items() if amounts is not None else ():
-            known = ~np.isnan(amounts[rows]) & (codes[rows] < len(PARTS[unit]))
-            at = np.where(known, amounts[rows], 0).astype(np.int64)
+        amounts, found = self.amounts(rows), np.zeros(len(rows), dtype=np.bool_)
+        for unit, codes in self.parts.items():
+            known = ~np.isnan(amounts) & (codes[rows] < len(PARTS[unit]))
+            at = np.where(known, amounts, 0).astype(np.int64)
             found |= known & (find_parts(at, unit) != codes[rows])
         return found
 
@@ -242,18 +242,17 @@ class _Repair:
     def _repaired(self, rows: Indices, one: bool = False) -> Indices:
         """Change rows until they meet the rules, or ``one`` does; return those that do not."""
         enough = len(rows) - 1 if one else 0
-        tries = 30 if self._parts else 0
+        most = len(self._parts)
+        exchanges = [partial(self._exchange, most=each) for each in (0, 1, most) if most]
         stages: tuple[tuple[Callable[[Indices], None], int, bool], ...] = (
-            (self._solve_in_parts, tries, True),
-            (self._exchange_one, tries, True),
-            (self._exchange_all, tries, True),
+            *((change, 30, True) for change in exchanges),
             (self._draw, 30, True),
             (self._solve, 30, True),
             (self._corner, 200, True),
             (self._corner, 200, False),
         )
         for change, times, inside in stages:
-            in_parts = change in (self._solve_in_parts, self._exchange_one, self._exchange_all)
+            in_parts = change in exchanges
             if len(rows) > enough:
                 rows = self._broken(rows, inside, in_parts)
             for _ in range(times):
@@ -325,21 +324,13 @@ class _Repair:
         for name in self._loose:
             self._drawn[name].redraw(rows, self._rng, in_parts)
 
-    def _solve_in_parts(self, rows: Indices) -> None:
-        self._solve(rows, in_parts=True)
-
-    def _exchange_one(self, rows: Indices) -> None:
-        """Solve with the hour or weekday of other rows in one column."""
-        self._exchange(rows, [self._parts[self._rng.integers(len(self._parts))]])
-
-    def _exchange_all(self, rows: Indices) -> None:
-        self._exchange(rows, self._parts)
-
-    def _exchange(self, rows: Indices, parts: Collection[tuple[str, str]]) -> None:
+    def _exchange(self, rows: Indices, most: int) -> None:
+        """Solve with own hours and weekdays, ``most`` of them, chosen at random, of other rows."""
+        parts = self._rng.permutation(len(self._parts))[:most].tolist()
         for name in self._placed:
-            drawn = self._drawn[name]
-            others = self._rng.integers(len(drawn.codes), size=len(rows))
-            drawn.exchange(rows, others, [unit for own, unit in parts if own == name])
+            others = self._rng.integers(len(self._drawn[name].codes), size=len(rows))
+            units = [self._parts[place][1] for place in parts if self._parts[place][0] == name]
+            self._drawn[name].exchange(rows, others, units)
         self._solve(rows, in_parts=True)
 
     def _solve(self, rows: Indices, in_parts: bool = False) -> None:

@@ -324,6 +324,11 @@ def made_to_be_proposed(rows=400):
             "arrival": (day + arrival).astype(str),
             "departure": (day + arrival + nights).astype(str),
             "nights": nights,
+            "came": (
+                came := (day + arrival).astype("M8[s]") + rng.integers(0, 80_000, rows)
+            ).astype(str),
+            "left": (came + (spent := rng.integers(60, 9_000, rows))).astype(str),
+            "spent": spent,
             "price": price,
             "sum of it": np.round(price * nights, 2),
             "city": [f"c{k}" for k in city],
@@ -342,6 +347,7 @@ def test_rules_are_proposed_that_the_data_show_and_that_a_schema_can_hold():
         "all = guests + dogs",
         "all = adults + children + dogs",
         "nights = departure - arrival",
+        "spent = (left - came) / 1 second",
         "`sum of it` = nights * price",
         "city determines county",
     } <= set(found)

@@ -158,7 +158,7 @@ def test_rules_between_times_leave_hours_and_weekdays(equation):
     assert not equation or (made.spent == (made.left - made.seen).dt.total_seconds()).all()
     again = read_table(decode(codes, schema, np.random.default_rng(1)), schema)
     for place in range(2, 6):
-        assert (again.columns[place] == codes.columns[place]).mean() > 0.999
+        assert (again.columns[place] == codes.columns[place]).mean() > 0.99
 
 
 def test_conditions_are_met_and_hours_kept_besides():
