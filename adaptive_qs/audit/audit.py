@@ -356,7 +356,8 @@ def _codes(rows: neighbours.Rows, schema: Schema, folder: Path) -> CodedTable:
     if not rows:  # which no file can hold
         domain = schema.domain()
         return CodedTable.from_codes(domain, np.zeros((len(domain), 0), dtype=np.int64))
-    path = neighbours.write_rows(rows, schema.names, folder, delimiter=schema.delimiter)
+    names = [column.name for column in schema.own_columns]
+    path = neighbours.write_rows(rows, names, folder, delimiter=schema.delimiter)
     return read_table(path, schema)
 
 

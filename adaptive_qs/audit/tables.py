@@ -284,6 +284,10 @@ _PARSERS: Mapping[CellType, tuple[Callable[[str], Cell], pa.DataType]] = {
 """Parser of the cells of each type, and the Arrow type that holds them."""
 
 
+MOST_BARE = 50
+"""Rows below which a table without columns has some."""
+
+
 @dataclass(frozen=True)
 class Pair:
     """Two tables of text cells that differ by one unit; the name tells the kinds of both."""
@@ -299,6 +303,9 @@ def neighbour_pairs(schema: Schema, folder: Path, rng: np.random.Generator) -> I
     No bins or values of the schema are open. If it accepts unknown or missing values, rows have
     some. The generator also decides which of the two tables comes first.
     """
+    while not schema.columns:  # of a table of a set, which has keys besides
+        rows: Rows = [[]] * int(rng.integers(1, MOST_BARE))
+        yield Pair("rows of keys alone, a row more", rows, [*rows, []])
     sizes = schema.domain().sizes
     rounds = 0
     while True:

@@ -48,8 +48,6 @@ from adaptive_qs.residual import ReferenceModel, is_measured, measured_variance
 
 CHANCE = 1e-3
 """Probability that any cell of a table that follows the measured marginals is reported."""
-NEAR = 2.0
-"""Standard errors up to which a cell is left as it is if others of its marginal are further off."""
 KEPT_CELLS = 2**20
 """Most cells of marginals for which expected counts are kept from page to page."""
 
@@ -138,11 +136,8 @@ class Check:
             if not gaps:
                 break
             for gap in gaps:
-                errors, _, drawn, nearest = self._compare(rows, gap.clique, weights)
-                moved = (errors > NEAR) if gap.errors > NEAR else (errors > 0)
-                ratios = np.divide(
-                    nearest, drawn, out=np.ones_like(drawn), where=moved & (drawn > 0)
-                )
+                _, _, drawn, nearest = self._compare(rows, gap.clique, weights)
+                ratios = np.divide(nearest, drawn, out=np.ones_like(drawn), where=drawn > 0)
                 weights *= ratios.ravel()[self._cells(rows, gap.clique)]
             np.clip(weights, 0.0, 2.0, out=weights)  # few rows do not stand for many
             better = rows[_pick_alike(fixed, weights, np.random.default_rng((seed, page)))]

@@ -129,7 +129,8 @@ def propose(table: Any, dictionary: Mapping[str, Entry] | None = None) -> Schema
                 part = name + "_" + unit
                 while part in drafts:
                     part += "_"
-                why = [f"the {unit} matters, and is lost in periods of {name}"]
+                period = draft.content["granularity"]
+                why = [f"{unit}s differ in their rows, and a {period} of {name} hides them"]
                 made = {"name": part, "type": "part", "of": name, "unit": unit, "why": why}
                 columns.append(made)
         elif name:

@@ -465,6 +465,17 @@ def test_sets_differ_by_a_root_row_with_everything_below_it(tmp_path, replace):
     assert all(exceeding[key.child] for key in TOWN.keys)
 
 
+def test_sets_whose_root_has_keys_alone_are_audited():
+    age = {"name": "age", "type": "integer", "min": 0, "max": 9}
+    columns = {"homes": [], "persons": [age]}
+    tables = {name: {"version": 1, "columns": own} for name, own in columns.items()}
+    keys = [{"child": "persons", "column": "home", "parent": "homes", "most": 2}]
+    bare = TableSet.parse({"version": 1, "tables": tables, "keys": keys})
+    for neighbours in ("add-remove", "replace"):
+        report = audit(bare, 1, pairs=2, rhos=(0.5,), sample_every=20, neighbours=neighbours)
+        assert (report.findings, report.moved > 0) == ([], True)
+
+
 @pytest.mark.parametrize("replace", [False, True])
 @pytest.mark.slow
 def test_neighbouring_sets_change_each_table_by_at_most_the_claimed_rows(tmp_path, replace):

@@ -203,6 +203,10 @@ def test_a_proposal_accepted_as_it_is_keeps_hours_and_weekdays(tmp_path):
         ([{**HOUR, "of": "none"}], "'none', which is no column with times"),
         ([{**SEEN, "granularity": "hour"}, HOUR], "not needed: 'seen' has a code for each hour"),
         ([{**SEEN, "granularity": "day"}, DAY], "not needed: 'seen' has a code for each day"),
+        (
+            [SEEN, DAY, {**DAY, "name": "day"}],
+            "'day' and 'seen_weekday' are both the weekday of 'seen'",
+        ),
     ],
 )
 def test_parts_of_no_use_are_refused(columns, words):
@@ -223,6 +227,16 @@ def test_no_neighbour_can_be_told_apart_by_its_hours():
     for described, options in ((WHOLE, {}), (schema, {"rows_per_person": 2})):
         report = audit(described, 1, pairs=5, rhos=(0.5,), sample_every=5, **options)
         assert report.findings == []
+
+
+def test_an_audit_compares_with_a_table_without_rows():
+    """The seventh pair has one row and none; tables without rows are given as codes."""
+    day = {"name": "day", "type": "date", "min": "2024-01-01", "max": "2024-12-31",
+           "granularity": "month", "missing": ["-"]}  # fmt: skip
+    part = {"name": "weekday", "type": "part", "of": "day", "unit": "weekday"}
+    schema = Schema.parse({"version": 1, "columns": [day, part]})
+    report = audit(schema, 1, pairs=7, rhos=(0.5,), sample_every=20)
+    assert (report.findings, report.moved > 0) == ([], True)
 
 
 @pytest.mark.slow

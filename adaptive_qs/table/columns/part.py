@@ -57,6 +57,12 @@ class PartColumn(ColumnBase):
                 f"column {self.name!r} is not needed: {self.of!r} has a code for each "
                 f"{source.granularity}. Remove it, or use a coarser granularity there."
             )
+        for other in columns.values():
+            if other.part_of == self.part_of and other.name != self.name:
+                raise ValueError(
+                    f"columns {other.name!r} and {self.name!r} are both the {self.unit} of "
+                    f"{self.of!r}: keep one"
+                )
         bound = self.model_copy(update={"missing": source.missing})
         bound._source = source
         return bound
