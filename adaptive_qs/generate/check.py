@@ -282,9 +282,9 @@ def _exchange(
         rng.permutation(np.flatnonzero(inside & (own == level)))[:number]
         for level, number in enumerate(over)
     ]
-    wanted = np.repeat(np.arange(under.size), under)
+    missing = np.repeat(np.arange(under.size), under)
     partners: dict[int, NDArray[np.intp]] = {}
-    for row, level in zip(rng.permutation(np.concatenate(leaving)), rng.permutation(wanted)):
+    for row, level in zip(rng.permutation(np.concatenate(leaving)), rng.permutation(missing)):
         if level not in partners:
             partners[level] = rng.permutation(np.flatnonzero(~inside & (own == level)))[:COMPARED]
         if partners[level].size:
