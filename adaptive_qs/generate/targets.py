@@ -279,7 +279,7 @@ STEPS = 40
 """Rounds of alternating least squares."""
 LEAST_EXPLAINED, MOST_MISFIT = 0.85, 2.0
 """Least part of the dependence in pairs held out that is found, and most squares by which they are
-off, over those of their noise."""
+off, in variances of their noise."""
 
 
 def completed_pairs(model: ReferenceModel, several: Iterable[Clique]) -> dict[Clique, Target]:
