@@ -13,13 +13,8 @@ from typing import Annotated, Any, Literal, Self
 import pyarrow as pa
 from pydantic import BaseModel, FailFast, Field, model_validator
 
-from adaptive_qs.answering.measure import (
-    COLUMNS,
-    REPEATING,
-    answer_batches,
-    answer_sets,
-    interval_factor,
-)
+from adaptive_qs.answering import measure
+from adaptive_qs.answering.measure import COLUMNS, REPEATING, answer_batches, answer_sets
 from adaptive_qs.answering.plan import Batch, BatchPlan
 from adaptive_qs.errors import InputError, ResourceExceeded
 from adaptive_qs.machine import PROCESS_BYTES, ROWS_SHARE, Fault, PhaseClock, reach
@@ -239,7 +234,7 @@ class Answers:
         Raises:
             InputError: If a parameter is out of range, or the answers were read before.
         """
-        interval_factor(confidence)
+        measure.interval_factor(confidence)
         kind = check_formulas(formulas)
         if not self._is_unread:
             raise InputError(

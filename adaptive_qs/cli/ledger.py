@@ -8,13 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from adaptive_qs import arguments
 from adaptive_qs.cli import io
-from adaptive_qs.cli.options import (
-    ForceOptions,
-    JsonOptions,
-    check_distinct,
-    check_file,
-    companions,
-)  # fmt: skip
+from adaptive_qs.cli import options as common
+from adaptive_qs.cli.options import ForceOptions, JsonOptions, check_distinct, companions
 from adaptive_qs.errors import InputError
 from adaptive_qs.pages.words import counted
 from adaptive_qs.run.options import (
@@ -324,7 +319,7 @@ def export(*, options: ExportOptions) -> None:
 
     if (out := options.out) is not None:
         check_distinct([out], companions(options))
-        check_file(out, options.force)
+        common.check_file(out, options.force)
     text = export_json(options.open_book(reading=True))
     if out is None:
         io.emit(text)

@@ -11,14 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from adaptive_qs.evaluation import checks
+from adaptive_qs.evaluation import scale as scales
 from adaptive_qs.evaluation.checks import Check, Comparison, Finding, Grade, Word
-from adaptive_qs.evaluation.scale import (
-    DOUBTFUL,
-    STEP_ERROR,
-    chance_l1,
-    fresh_sample_l1,
-    sparse_share,
-)
+from adaptive_qs.evaluation.scale import DOUBTFUL, STEP_ERROR, chance_l1, fresh_sample_l1
 from adaptive_qs.evaluation.tables import Counts, Numbers, TablePair, exactly_coded
 from adaptive_qs.pages.words import Bar, BarChart, count, counted, quoted, share, short
 from adaptive_qs.release.page import Group, column_chart
@@ -80,7 +75,7 @@ def compare_counts(number: int, name: str, true: Counts, made: Counts) -> Column
     shares = true / rows[0], made / rows[1]
     variation = float(np.abs(shares[0] - shares[1]).sum() / 2)
     fresh = fresh_sample_l1(true, rows[1]) / 2
-    tolerance = STEP_ERROR * fresh + chance_l1(*rows, sparse_share(true)) / 2
+    tolerance = STEP_ERROR * fresh + chance_l1(*rows, scales.sparse_share(true)) / 2
     return ColumnPair(number, name, true.size, variation, fresh, tolerance, shares)
 
 

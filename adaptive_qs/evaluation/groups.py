@@ -21,17 +21,8 @@ from adaptive_qs.evaluation.checks import Check, Comparison, Finding, Word
 from adaptive_qs.evaluation.columns import COLUMNS_SHOWN, FAR_MEAN, FAR_SHIFT, FREQUENT, ColumnPair
 from adaptive_qs.evaluation.scale import CLOSE, DEVIATIONS, DOUBTFUL, USABLE
 from adaptive_qs.evaluation.tables import DAY, Numbers, TablePair
-from adaptive_qs.pages.words import (
-    Bar,
-    BarChart,
-    count,
-    counted,
-    quoted,
-    share,
-    short,
-    signed,
-    significant,
-)
+from adaptive_qs.pages import words as pages
+from adaptive_qs.pages.words import Bar, BarChart, count, counted, quoted, share, short, significant
 from adaptive_qs.table.columns.base import MISSING, ColumnBase
 from adaptive_qs.table.columns.part import PARTS as WEEKS
 from adaptive_qs.table.columns.part import find_parts
@@ -372,7 +363,7 @@ def difference(column: ColumnBase, true: float, made: float) -> str:
     if math.isnan(made):
         return "no row"
     if column.kind == "moments":
-        return f"{signed(days := (made - true) / DAY, int(abs(days) < 100))} days"
+        return f"{pages.signed(days := (made - true) / DAY, int(abs(days) < 100))} days"
     off = share(made / true - 1, 2) if true > 0 <= made else significant(made - true, 2)
     return f"+{off}" if made > true else off
 

@@ -11,14 +11,9 @@ from typing import Any
 import numpy as np
 
 from adaptive_qs.evaluation import checks, marginals
+from adaptive_qs.evaluation import evaluation as single_table
 from adaptive_qs.evaluation.columns import ColumnPair, ColumnsCheck
-from adaptive_qs.evaluation.evaluation import (
-    Evaluation,
-    evaluation_page,
-    find_promise,
-    render_page,
-    run_checks,
-)
+from adaptive_qs.evaluation.evaluation import Evaluation, evaluation_page, find_promise, render_page
 from adaptive_qs.evaluation.models import ModelSettings
 from adaptive_qs.evaluation.rules import declared_rules
 from adaptive_qs.evaluation.scale import CliqueError, scale_over
@@ -251,7 +246,7 @@ def evaluate_set(
         pair = TablePair.of(sides[0][name], sides[1][name], schema, progress)
         made = given[1][name]
         file = Path(str(made).replace("::", ".")) if isinstance(made, str | Path) else None
-        found[name] = run_checks(checks.Comparison(
+        found[name] = single_table.run_checks(checks.Comparison(
             pair, schema, _own_pairs(measured), find_promise(None, file, schema), settings,
             rules=declared_rules(schema), workers=threads, progress=progress,
             key=_key_facts(described, measured, pair, found),

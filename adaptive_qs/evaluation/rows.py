@@ -13,15 +13,10 @@ from scipy.special import gammaln
 
 from adaptive_qs.domain import Clique
 from adaptive_qs.evaluation import checks
+from adaptive_qs.evaluation import rules as rule_checks
 from adaptive_qs.evaluation.checks import Check, Comparison, Facts, Finding, Table, Word, named
 from adaptive_qs.evaluation.finding import found_rules
-from adaptive_qs.evaluation.rules import (
-    BROKEN,
-    ImpossibleRows,
-    RuleCheck,
-    check_rules,
-    impossible_rows,
-)
+from adaptive_qs.evaluation.rules import BROKEN, RuleCheck, check_rules, impossible_rows
 from adaptive_qs.evaluation.tables import ODD, Cells, Counts, JointCodes, Numbers, OddRow
 from adaptive_qs.pages.words import combination, count, quoted, share, short
 
@@ -189,7 +184,7 @@ class RuleFacts(NamedTuple):
     """
 
     checks: tuple[RuleCheck, ...]
-    impossible: ImpossibleRows | None
+    impossible: rule_checks.ImpossibleRows | None
     odd_share: float
     odd: tuple[OddRow, ...]
 

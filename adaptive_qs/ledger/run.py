@@ -15,15 +15,9 @@ from adaptive_qs.ledger import entries
 from adaptive_qs.ledger.files import RunLock
 from adaptive_qs.ledger.store import Store
 from adaptive_qs.machine import Fault, reach
+from adaptive_qs.privacy import budget
 from adaptive_qs.privacy.accounting import FINE_NOISE
-from adaptive_qs.privacy.budget import (
-    Ledger,
-    LedgerPosition,
-    Output,
-    PrivacyLoss,
-    check_process,
-    float_above,
-)
+from adaptive_qs.privacy.budget import Ledger, LedgerPosition, Output, PrivacyLoss, float_above
 from adaptive_qs.privacy.events import Cost, Event, GaussianEvent, Purpose, Transcript
 from adaptive_qs.privacy.unit import ROWS, Unit
 
@@ -77,7 +71,7 @@ class LedgerRun(Ledger):
             LedgerError: If the ledger holds another release at this position, or an earlier call
                 failed half way.
         """
-        check_process(self._process)
+        budget.check_process(self._process)
         if self._broken:
             raise LedgerError("the ledger refused an earlier release of this run: resume it anew")
         cost = Cost.of(events)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
+from adaptive_qs import residual
 from adaptive_qs.domain import BinLabel
 from adaptive_qs.pages import words
 from adaptive_qs.pages.words import Bar, BarChart, at_resolution, count, counted, render, short
@@ -15,13 +16,7 @@ from adaptive_qs.privacy.budget import weaknesses
 from adaptive_qs.release.bundle import Bundle
 from adaptive_qs.release.facts import Fact, group_facts
 from adaptive_qs.release.statement import Manifest
-from adaptive_qs.residual import (
-    ReferenceModel,
-    expected_l1,
-    group_variance,
-    is_measured,
-    measured_variance,
-)
+from adaptive_qs.residual import ReferenceModel, expected_l1, is_measured, measured_variance
 from adaptive_qs.table.columns.base import ColumnBase
 from adaptive_qs.table.schema import Schema
 
@@ -199,7 +194,7 @@ def _error_bars(column: ColumnBase, model: ReferenceModel, attribute: int) -> Ba
 
     def bar(group: Group) -> Bar:
         count = math.fsum(counts[code] for code in group.codes)
-        half = Z95 * math.sqrt(group_variance(model, attribute, group.codes))
+        half = Z95 * math.sqrt(residual.group_variance(model, attribute, group.codes))
         return Bar(group.label, (count,), count - half, count + half, group.ends)
 
     return column_chart(column, counts.tolist(), bar)

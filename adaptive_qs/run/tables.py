@@ -32,13 +32,8 @@ from adaptive_qs.strategy.integer import column_strategies
 from adaptive_qs.table.coded import CODE_BYTES, MarginalCounter
 from adaptive_qs.table.schema import Schema
 from adaptive_qs.table.tables import TableSet
-from adaptive_qs.workload.file import (
-    WorkloadSpec,
-    other_queries,
-    resolve_workload,
-    split_workload,
-    workload_digest,
-)
+from adaptive_qs.workload import file as workload_file
+from adaptive_qs.workload.file import WorkloadSpec, other_queries, resolve_workload, workload_digest
 from adaptive_qs.workload.limit import DroppedMarginals
 from adaptive_qs.workload.workload import MOST_LISTED, QueryWorkload, Workload
 
@@ -190,7 +185,7 @@ def _plan_members(schema: TableSet, options: SynthesizeOptions) -> dict[str, Mem
     if options.target is not None:
         raise InputError("target was given for a set of tables: remove it")
     tables = schema.measured()
-    workloads = split_workload(
+    workloads = workload_file.split_workload(
         options.workload,
         {table.name: table.schema.widest_domain() for table in tables},
         {table.name: table.given for table in tables},

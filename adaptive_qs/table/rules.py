@@ -18,19 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_qs.errors import InputError
+from adaptive_qs.table import conditions
 from adaptive_qs.table.columns.base import ColumnBase
-from adaptive_qs.table.conditions import (
-    DAY,
-    Condition,
-    Determination,
-    Limits,
-    Mask,
-    Operand,
-    Row,
-    Surely,
-    partition_values,
-    read_values,
-)
+from adaptive_qs.table.conditions import DAY, Condition, Determination, Limits, Mask, Operand, Row
 from adaptive_qs.table.grammar import Columns, parse_rule
 
 MOST_COLUMNS = 4
@@ -128,7 +118,7 @@ class Ruleset:
 
     def along_with(self, condition: Condition) -> Ruleset:
         """Return the rules and, unchecked, a condition that has to be true, not only unbroken."""
-        added = Rule("the condition", Surely(condition))
+        added = Rule("the condition", conditions.Surely(condition))
         return Ruleset(self.columns, (*self.rules, added))
 
     @cached_property
@@ -206,7 +196,7 @@ class Ruleset:
             limits.get(name, set()).add(limit)
         row, starts = {}, []
         for axis, name in enumerate(names):
-            values, owner = partition_values(self.columns[name], limits[name])
+            values, owner = conditions.partition_values(self.columns[name], limits[name])
             shape = tuple(-1 if k == axis else 1 for k in range(len(names)))
             row[name] = values.reshaped(shape)
             starts.append(np.searchsorted(owner, np.arange(self.columns[name].size)))
@@ -255,7 +245,7 @@ class Ruleset:
     def _places(self, name: str) -> dict[float | None, int]:
         """Return the codes of single values by their amounts."""
         column = self.columns[name]
-        found = read_values(column, np.arange(column.size))
+        found = conditions.read_values(column, np.arange(column.size))
         single = found.named & (found.low == found.high)
         return {float(found.low[code]): int(code) for code in np.flatnonzero(single)}
 
