@@ -21,8 +21,13 @@ from adaptive_qs.arguments import as_number, shown
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.errors import InputError
 from adaptive_qs.machine import ThreadPool, linear_algebra
-from adaptive_qs.privacy import counts as counting
-from adaptive_qs.privacy.counts import LinearQuery, Measurement, PrivateCounts, PrivateTable
+from adaptive_qs.privacy.counts import (
+    IntegerMap,
+    LinearQuery,
+    Measurement,
+    PrivateCounts,
+    PrivateTable,
+)
 from adaptive_qs.privacy.events import UNITS_PER_RHO, Purpose
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.strategy.integer import table_estimate
@@ -77,10 +82,7 @@ def _query(domain: Domain, measurement: StrategyMeasurement) -> LinearQuery:
     factors = measurement.strategy.factors
     parts = [factor.digest for factor in factors]
     definition = hashlib.sha256(repr((measurement.clique, parts)).encode()).hexdigest()
-    names, maps = (
-        domain.clique_names(measurement.clique),
-        cast(Sequence[counting.IntegerMap], factors),
-    )
+    names, maps = domain.clique_names(measurement.clique), cast(Sequence[IntegerMap], factors)
     return LinearQuery(Purpose.STRATEGY, names, maps, definition=definition)
 
 

@@ -185,8 +185,6 @@ def _describe_released(true: Path, synthetic: Path, release: Path | None) -> str
     )
 
 
-# Sets of tables.
-
 ONE_TABLE = (
     "workload", "ways", "rules", "compare", "accept", "disclose", "target", "release",
 )  # fmt: skip

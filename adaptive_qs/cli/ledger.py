@@ -38,9 +38,6 @@ STATE = (
 )
 
 
-# Facts of a ledger, as text and as JSON.
-
-
 def _list_rows(book: LedgerBook, runs: list[RunState]) -> list[io.Row]:
     rows = [
         ("total", _format_cost(book, book.limit)),
@@ -137,9 +134,6 @@ def _list_fields(book: LedgerBook, runs: list[RunState]) -> dict[str, Any]:
             for run in runs
         ],
     }  # fmt: skip
-
-
-# The options, and the commands.
 
 
 def _as_run(name: str, value: Any) -> int:

@@ -31,8 +31,6 @@ HEAPED, LOST_PART = 0.2, 0.5
 """Share of the rows on the most frequent values from which these matter, and the part of it below
 which they are lost."""
 
-# The shares of the codes of a column in both tables.
-
 
 @dataclass(frozen=True)
 class ColumnPair:
@@ -160,8 +158,6 @@ def _bar(column: ColumnPair, group: Group) -> Bar:
     values = tuple(float(shares[codes].sum()) for shares in column.shares)
     return Bar(group.label, values, ends=group.ends)
 
-
-# The values of a column in both tables.
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 """Shares of the rows at which quantiles of values are taken."""

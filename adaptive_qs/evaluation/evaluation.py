@@ -131,9 +131,6 @@ def find_promise(
     return Promised(found, source, sampling if isinstance(sampling, dict) else {})
 
 
-# Whether the table contradicts its release.
-
-
 class ReleaseCheck(Check):
     """Whether the table has the counts that were measured, to within chance.
 
@@ -205,9 +202,6 @@ class ReleaseCheck(Check):
 
     def as_json(self, facts: tuple[Contradiction, ...] | None) -> Mapping[str, Any]:
         return {"contradictions": facts}
-
-
-# The comparison.
 
 
 @dataclass(frozen=True, eq=False)
@@ -401,8 +395,6 @@ def table_notes(pair: TablePair, one_each: bool) -> Iterator[str]:
         )
 
 
-# Text for a terminal.
-
 TextPart = tuple[str, list[tuple[str, str]], list[tuple[list[str], list[list[str]]]]]
 """A part of the output for a terminal: a title, names and values, and tables with headings."""
 
@@ -430,9 +422,6 @@ def titled_findings(evaluation: Evaluation) -> list[tuple[str, Finding]]:
     found = evaluation.findings
     order = sorted(evaluation.checks, key=lambda check: not check.first)
     return [(check.title, found[check.name]) for check in order if check.name in found]
-
-
-# The page.
 
 
 def evaluation_page(evaluation: Evaluation, names: tuple[str, str], whole: str = "") -> str:

@@ -36,9 +36,6 @@ number of groups in a list, of values of a column that makes groups, and of numb
 LEAST_ROWS = 10
 """Number of true rows from which a group is judged."""
 
-
-# Groups by hour, weekday and month.
-
 PARTS = {
     **WEEKS,
     "month": ["January", "February", "March", "April", "May", "June", "July", "August",
@@ -89,9 +86,6 @@ def _number_parts(moments: Numbers, part: str) -> Codes:
     else:
         number = find_parts(seconds, part)
     return np.where(missing, len(PARTS[part]), number)
-
-
-# Means and medians of one column by the groups of another.
 
 
 @dataclass(frozen=True, eq=False)
@@ -413,9 +407,6 @@ def _requested_table(means: GroupMeans) -> checks.Table:
     rows = [(means.labels[k], *_cells(means, k)) for k in range(len(means.labels))]
     caption = f"{means.title}, as requested. Mean error {error}, {fresh} in a fresh sample"
     return checks.Table(caption, (checks.Column(means.title), *_FIGURES), rows, len(rows))
-
-
-# Profiles: the shares of the rows by hour, weekday and month.
 
 
 class Profiles(NamedTuple):

@@ -198,14 +198,12 @@ class SetEvaluation:
         verdicts = [replace(each, said=f"{name}: {each.said}") for name, each in overall]
         title = KeysCheck.title.lower()
         page = render_page(
-            ", ".join(made for _, made in names.values()),
-            f"{', '.join(compared)}.",
+            ", ".join(made for _, made in names.values()), f"{', '.join(compared)}.",
             [self.overall, *self.keys.values(), *verdicts],
             [(f"{name}: {title}", finding) for name, finding in self.keys.items()],
-            self.tables[self.schema.root].comparison.promised.statement,
-            (),
+            self.tables[self.schema.root].comparison.promised.statement, (),
             {files[name]: f"The whole report on {name}" for name in files},
-        )
+        )  # fmt: skip
         pages = (evaluation_page(part, names[name], whole) for name, part in self.tables.items())
         return {whole: page, **dict(zip((files[name] for name in self.tables), pages))}
 

@@ -32,9 +32,6 @@ occur twice), and rows that occur just twice bring one half of the true table to
 other: hence the factor."""
 
 
-# Copies of true rows.
-
-
 @dataclass(frozen=True)
 class RowChecks:
     """Whole rows, in codes of the schema, in shares of the synthetic rows; owner only.
@@ -74,12 +71,10 @@ def row_checks(joint: JointCodes) -> RowChecks:
     return RowChecks(
         float(synthetic[true > 0].sum() / len(second)),
         _chance_if_independent(joint.codes[:, : joint.true_rows], first_rows),
-        _chance_between_halves(true[true > 0]),
-        float(synthetic[true == 1].sum() / len(second)),
+        _chance_between_halves(true[true > 0]), float(synthetic[true == 1].sum() / len(second)),
         float(synthetic[synthetic > 1].sum() / len(second)),
-        float(true[true > 1].sum() / len(first)),
-        np.array_equal(true, synthetic),
-    )
+        float(true[true > 1].sum() / len(first)), np.array_equal(true, synthetic),
+    )  # fmt: skip
 
 
 def _chance_if_independent(
@@ -168,9 +163,6 @@ class RowsCheck(Check):
         return Finding(
             grade, word, headline=alarm, figures=(Facts(lines),), notes=notes, advice=advice
         )
-
-
-# The check of rules.
 
 
 class RuleFacts(NamedTuple):

@@ -13,8 +13,13 @@ from numpy.typing import NDArray
 
 from adaptive_qs.arguments import DEFAULT_SHARE, learning_share
 from adaptive_qs.errors import InputError, WorkloadError
-from adaptive_qs.privacy import counts as counting
-from adaptive_qs.privacy.counts import Identity, LinearQuery, Measurement, PrivateValues
+from adaptive_qs.privacy.counts import (
+    Identity,
+    LinearQuery,
+    Measurement,
+    PrivateTexts,
+    PrivateValues,
+)
 from adaptive_qs.privacy.events import UNITS_PER_RHO, Cost, PartitionEvent, Purpose
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.privacy.selection import least_threshold
@@ -146,7 +151,7 @@ def _learn_values(
     variance = Fraction(UNITS_PER_RHO, 2 * cost.rho_units)
     least = least_threshold(variance, cost.delta)
     event = PartitionEvent(Purpose.VALUES, (column.name,), variance, least, cost.delta)
-    private = counting.PrivateTexts(texts, counts, mechanisms.ledger)
+    private = PrivateTexts(texts, counts, mechanisms.ledger)
     return column.resolved(mechanisms.discover_values(event, private, column.num_values))
 
 

@@ -156,14 +156,10 @@ class LedgerRun(Ledger):
         with self._store.writing():
             self._refuse_closed()
             body = entries.Released(
-                held=self._store.held,
-                run=self.number,
-                position=self._position,
-                price=cost,
-                transcript=Transcript(events=tuple(events)),
-                definition=definition,
+                held=self._store.held, run=self.number, position=self._position, price=cost,
+                transcript=Transcript(events=tuple(events)), definition=definition,
                 outputs=entries.compute_digests(stored),
-            )
+            )  # fmt: skip
             self._store.append(body)
             self._store.add_outputs(self.number, self._position, stored)
         self._digest = release_hash(self._digest, body)

@@ -156,9 +156,6 @@ def workload_marginals(bundle: Bundle, model: ReferenceModel, total: float) -> l
     return [*sorted(known, key=lambda m: (-(m.l1 or 0.0), m.names)), *unknown]
 
 
-# Single columns: noisy counts with their intervals.
-
-
 class SingleColumn(NamedTuple):
     """A column, numbered from 1 in the schema, with the noise of its measurement if there is one.
 
@@ -269,8 +266,6 @@ def _name(names: Sequence[str]) -> str:
     return words.listed([short(name, 120) for name in names], NAMED)
 
 
-# The page with charts.
-
 COLUMNS_SHOWN = 24
 MARGINALS_SHOWN = 40
 
@@ -331,8 +326,6 @@ def release_page(bundle: Bundle) -> str:
         sections=SECTIONS,
     )
 
-
-# The statement as Markdown.
 
 _COLUMNS_NAMED = 12
 

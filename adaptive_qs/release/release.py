@@ -135,14 +135,11 @@ class Release(Bundle):
         filled = looked_at(model.domain, rounds)[0] if result.halves else []
         connected = [*map(model.domain.columns, model.estimates), *filled]
         manifest = Manifest(
-            **derive_fields(events, schema, TABLES, stamp, unit, loss),
-            settings=dict(settings),
-            watched_cells=watched_cells,
-            most_rows=most_rows,
-            ledger=ledger.place,
+            **derive_fields(events, schema, TABLES, stamp, unit, loss), settings=dict(settings),
+            watched_cells=watched_cells, most_rows=most_rows, ledger=ledger.place,
             unconnected=unconnected_columns(workload, connected),
             resolutions=list_resolutions(rounds, model.domain),
-        )
+        )  # fmt: skip
         return cls(
             manifest, schema, workload, estimates, model.reference, rounds, events,
             model.domain.groupings, result.strategies, tuple(result.halves),

@@ -347,9 +347,6 @@ class Limits:
             )
 
 
-# What is planned for a table.
-
-
 class Work(Protocol):
     """What a run measures of a table, planned for the largest possible number of codes."""
 
@@ -422,10 +419,7 @@ class Member(Generic[W]):
         """Return the limits of the engine that counts the table."""
         limits = self.work.limits
         return EngineOptions(
-            workers=limits.workers,
-            rows_bytes=limits.rows_bytes,
-            check_rows=limits.check_countable,
-            check_held=limits.check_rows,
-            temp_folder=options.temp_folder,
+            workers=limits.workers, rows_bytes=limits.rows_bytes, check_rows=limits.check_countable,
+            check_held=limits.check_rows, temp_folder=options.temp_folder,
             scheduler=options.scheduler,
-        )
+        )  # fmt: skip

@@ -281,15 +281,9 @@ def tables_limits(
     limits = Limits.of(domain, max_memory, threads, CODE_BYTES)
     plan = plan_memory(workload, limits.most_rows, limits.max_memory_bytes)
     return replace(
-        limits,
-        measured_cells=plan.measured_cells,
-        watched_cells=plan.watched_cells,
-        kept_cells=plan.kept_cells,
-        scoring_workers=min(threads, plan.scoring_threads),
-    )
-
-
-# From the tables that were read to their release.
+        limits, measured_cells=plan.measured_cells, watched_cells=plan.watched_cells,
+        kept_cells=plan.kept_cells, scoring_workers=min(threads, plan.scoring_threads),
+    )  # fmt: skip
 
 
 def synthesize(read: ReadRun[Tables], clock: PhaseClock) -> tuple[SpendingRun[Tables], ReleaseSet]:
@@ -350,12 +344,6 @@ def measure(
     )  # fmt: skip
     reach(Fault.MEASURED)
     return Release.of_run(
-        result,
-        schema,
-        workload,
-        mechanisms,
-        work.settings,
-        target.loss,
-        work.limits.watched_cells,
+        result, schema, workload, mechanisms, work.settings, target.loss, work.limits.watched_cells,
         work.limits.countable_rows,
-    )
+    )  # fmt: skip

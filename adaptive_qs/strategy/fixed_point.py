@@ -354,12 +354,9 @@ def _solve_blocks(
     objective = sensitivity * sum(error for _, _, error in found)
     reached = objective <= bound * (1 + settings.gap)
     return solution.Solution(
-        Strategy((DenseFactor(matrix, shape, covariance),)),
-        objective,
-        bound,
-        Status.OPTIMAL if reached else Status.STOPPED,
-        iterations,
-    )
+        Strategy((DenseFactor(matrix, shape, covariance),)), objective, bound,
+        Status.OPTIMAL if reached else Status.STOPPED, iterations,
+    )  # fmt: skip
 
 
 # Optimal strategies for fewer queries than cells: all work is in matrices of their number.

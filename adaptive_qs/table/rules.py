@@ -347,9 +347,6 @@ def _in_turn(found: Mapping[str, Computation]) -> Iterator[tuple[str, Computatio
             yield name, left.pop(name)
 
 
-# Codes that can be, and a row of them.
-
-
 def possible_codes(
     several: Sequence[AllowedCells], sizes: Mapping[str, int]
 ) -> dict[str, Mask] | None:
