@@ -76,14 +76,9 @@ class AnswersManifest(Statement):
 
 
 def state_answers(
-    plan: BatchPlan,
-    target: PrivacyTarget,
-    schema: Schema,
-    events: Sequence[Event],
-    stamp: files.Stamp,
-    confidence: float,
-    ledger: LedgerPosition | None = None,
-) -> AnswersManifest:
+    plan: BatchPlan, target: PrivacyTarget, schema: Schema, events: Sequence[Event],
+    stamp: files.Stamp, confidence: float, ledger: LedgerPosition | None = None,
+) -> AnswersManifest:  # fmt: skip
     """Return the statement of a finished batch.
 
     (ε, δ) follows from Gaussian DP, or from zCDP if bins or values were learnt. ValueError is

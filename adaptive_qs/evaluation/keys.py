@@ -209,14 +209,9 @@ class SetEvaluation:
 
 
 def evaluate_set(
-    true: Any,
-    synthetic: Any,
-    schema: Any,
-    *,
-    seed: int = 0,
-    workers: int | None = None,
+    true: Any, synthetic: Any, schema: Any, *, seed: int = 0, workers: int | None = None,
     progress: PhaseProgress | None = None,
-) -> SetEvaluation:
+) -> SetEvaluation:  # fmt: skip
     """Compare a synthetic set of tables with the true one; the result is for the owner only.
 
     Rows of a parent with more children than count are compared as having the maximum, and all of

@@ -65,13 +65,9 @@ class LedgerBook(Store):
 
     @classmethod
     def create(
-        cls,
-        path: str | Path,
-        limit: Cost,
-        declared: Mapping[str, float],
-        anchor: str | Path | None = None,
-        unit: Unit = ROWS,
-    ) -> Self:
+        cls, path: str | Path, limit: Cost, declared: Mapping[str, float],
+        anchor: str | Path | None = None, unit: Unit = ROWS,
+    ) -> Self:  # fmt: skip
         """Create a ledger with a total that cannot be changed later.
 
         ``declared`` is the total in the parameters of the owner, such as epsilon and delta. The
@@ -155,14 +151,9 @@ class LedgerBook(Store):
             )
 
     def reserve(
-        self,
-        request: Mapping[str, str],
-        inputs: str,
-        cost: Cost,
-        insecure: bool = False,
-        filtered: bool = False,
-        unit: Unit = ROWS,
-    ) -> LedgerRun:
+        self, request: Mapping[str, str], inputs: str, cost: Cost, insecure: bool = False,
+        filtered: bool = False, unit: Unit = ROWS,
+    ) -> LedgerRun:  # fmt: skip
         """Reserve the budget of a new run, which this process locks.
 
         BudgetExceeded is raised, and nothing recorded, if the total does not allow it; LedgerError

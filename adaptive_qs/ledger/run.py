@@ -37,14 +37,9 @@ class LedgerRun(Ledger):
     """
 
     def __init__(
-        self,
-        store: Store,
-        identity: str,
-        reserved: entries.Reserved,
-        lock: RunLock,
-        filtered: bool = False,
-        unit: Unit = ROWS,
-    ) -> None:
+        self, store: Store, identity: str, reserved: entries.Reserved, lock: RunLock,
+        filtered: bool = False, unit: Unit = ROWS,
+    ) -> None:  # fmt: skip
         super().__init__(reserved.price, filtered, unit)
         self.number = reserved.run
         self._store = store

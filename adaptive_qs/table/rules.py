@@ -188,8 +188,8 @@ class Ruleset:
         found += [self._listed(rule, said) for rule, said in self.determinations]
         return tuple(cells for cells in found if not cells.allowed.all())
 
-    def compute_cells(self, condition: Condition, text: str, surely: bool = False) -> AllowedCells:
-        """Return the cells in which a condition can be unbroken, or ``surely`` can be true."""
+    def compute_cells(self, condition: Condition, text: str) -> AllowedCells:
+        """Return the cells in which a condition can be unbroken."""
         names = tuple(name for name in self.columns if name in condition.columns())
         limits: dict[str, set[float]] = {name: set() for name in names}
         for name, limit in condition.limits():
@@ -201,9 +201,8 @@ class Ruleset:
             row[name] = values.reshaped(shape)
             starts.append(np.searchsorted(owner, np.arange(self.columns[name].size)))
         outcome = condition.outcome(row)
-        allowed = outcome.true if surely else outcome.true | outcome.unknown
         sizes = [row[name].low.size for name in names]
-        allowed = np.array(np.broadcast_to(allowed, sizes))
+        allowed = np.array(np.broadcast_to(outcome.true | outcome.unknown, sizes))
         for axis, first in enumerate(starts):
             allowed = np.logical_or.reduceat(allowed, first, axis=axis)
         return AllowedCells(names, allowed, text)
