@@ -17,7 +17,7 @@ from adaptive_qs.ledger.store import Store
 from adaptive_qs.machine import Fault, reach
 from adaptive_qs.privacy import budget
 from adaptive_qs.privacy.accounting import FINE_NOISE
-from adaptive_qs.privacy.budget import Ledger, LedgerPosition, Output, PrivacyLoss, float_above
+from adaptive_qs.privacy.budget import Ledger, LedgerPosition, Output, PrivacyLoss, check_process
 from adaptive_qs.privacy.events import Cost, Event, GaussianEvent, Purpose, Transcript
 from adaptive_qs.privacy.unit import ROWS, Unit
 
@@ -66,7 +66,7 @@ class LedgerRun(Ledger):
             LedgerError: If the ledger holds another release at this position, or an earlier call
                 failed half way.
         """
-        budget.check_process(self._process)
+        check_process(self._process)
         if self._broken:
             raise LedgerError("the ledger refused an earlier release of this run: resume it anew")
         cost = Cost.of(events)
@@ -244,7 +244,7 @@ class RunState:
             for event in self.events
         ):
             return None
-        squared = float_above(2 * sum((event.rho for event in self.events), Fraction(0)))
+        squared = budget.float_above(2 * sum((event.rho for event in self.events), Fraction(0)))
         return math.nextafter(math.sqrt(squared), math.inf)
 
     def _follow(
