@@ -289,12 +289,9 @@ def _console(error: bool, file: StringIO | None = None) -> Any:
     stream = sys.stderr if error else sys.stdout
     terminal = stream.isatty()
     return Console(
-        file=file or stream,
-        force_terminal=terminal,
-        highlight=False,
-        emoji=False,
+        file=file or stream, force_terminal=terminal, highlight=False, emoji=False,
         width=None if terminal else PLAIN_WIDTH,
-    )
+    )  # fmt: skip
 
 
 # Files, checked before anything is spent.

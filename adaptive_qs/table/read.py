@@ -140,8 +140,6 @@ def unreadable(path: str | Path, error: Exception) -> DataError:
     return DataError(f"{path}: {said}: check the path")
 
 
-# Files by their first bytes.
-
 _ZIP_MAGIC = b"PK\x03\x04"
 
 
@@ -310,9 +308,6 @@ def _open_files(label: str, files: Sequence[Path], dialect: Dialect | None) -> I
             before += size
 
     yield Source(label, columns[str(files[0])], read, columns, other_delimiter=other)
-
-
-# Data frames, and any table.
 
 
 def _frame_cells(series: Any) -> pa.Array | pa.ChunkedArray | MixedCells:

@@ -41,13 +41,9 @@ class _Drawn:
     """Values drawn for one column, and for each row the index of its value."""
 
     def __init__(
-        self,
-        column: ColumnBase,
-        codes: NDArray[np.integer],
-        rng: np.random.Generator,
-        drawer: Drawer | None = None,
-        places: NDArray[np.float64] | None = None,
-    ):
+        self, column: ColumnBase, codes: NDArray[np.integer], rng: np.random.Generator,
+        drawer: Drawer | None = None, places: NDArray[np.float64] | None = None,
+    ):  # fmt: skip
         self.column = column
         self._drawer = drawer
         self.codes = codes.astype(np.int64)
