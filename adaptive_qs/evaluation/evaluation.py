@@ -428,7 +428,7 @@ def evaluation_page(evaluation: Evaluation, names: tuple[str, str], whole: str =
         whole: name of the page about a set of tables that these belong to.
     """
     true, made = evaluation.comparison.rows
-    columns = counted(len(evaluation.pair.domain), "column")
+    columns = counted(len(evaluation.comparison.schema.own_columns), "column")
     intro = f"{counted(made, 'synthetic row')} compared with {counted(true, 'true row')} of "
     intro += f"{short(names[0], 120)}, "
     return render_page(

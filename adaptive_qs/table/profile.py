@@ -39,8 +39,8 @@ PERSONS = (
     "person|patient|customer|client|member|user|subject|student|pupil|employee|household|guest"
 )
 THINGS = (
-    "area|branch|category|city|class|country|county|department|district|item|order|product|region"
-    "|school|session|shop|state|station|store|type|zone"
+    "area|branch|category|city|class|code|country|county|department|district|item|order|plz|post"
+    "|postal|postcode|product|region|school|session|shop|state|station|store|type|zip|zone"
 )
 """Words in names of columns that identify persons, and of those that do not."""
 MAX_WORDS = 3
@@ -435,12 +435,3 @@ class Profile:
                 "an identifier: every integer is different; declare it by hand if it is a measure"
             )
         return ""
-
-    def identifies_persons(self, name: str) -> bool:
-        """Return whether a column can identify persons, by its name and repeated values."""
-        words = split_name(name)
-        if not (words and re.fullmatch(f"id|ids|uid|uuid|guid|ssn|{PERSONS}", words[-1])):
-            return False
-        if any(re.fullmatch(f"({THINGS})s?", word) for word in words[:-1]):
-            return False
-        return bins.codes_for(self.filled) < len(self.values) < self.filled

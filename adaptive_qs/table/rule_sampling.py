@@ -394,7 +394,7 @@ class Where:
         Raise InputError if the text is no condition on these columns, compares two of them,
         distinguishes too much, or is true for no row.
         """
-        by_name = {column.name: column for column in columns if not column.part_of}
+        by_name = {column.name: column for column in columns}
         condition = parse_condition(text, by_name)
         names = condition.columns()
         limits = list(condition.limits())

@@ -112,7 +112,8 @@ class Ruleset:
             Rule(text, parse_rule(text, named), tuple(map(tuple, table))).with_limits(named)
             for text, table in declared
         ]
-        ruleset = cls(named, tuple(rules))
+        own = {name: column for name, column in named.items() if not column.part_of}
+        ruleset = cls(own, tuple(rules))
         ruleset._check()
         return ruleset
 
