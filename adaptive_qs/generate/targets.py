@@ -21,6 +21,40 @@ from adaptive_qs.residual import ReferenceModel, ResidualEstimate, decompose, va
 Array = NDArray[np.float64]
 
 
+CLEAR_TREND = 2.0
+"""Squared misfit of a trend from which on it is followed, in variances of its noise."""
+STEP = 3.0
+"""Length of a step towards a trend, compared with those towards cells."""
+
+
+@dataclass(frozen=True)
+class Trend:
+    """How two ordered columns go together, as measured, which no projection has biased.
+
+    ``product`` is the sum over the rows of the product of two scores, which are ranks of groups of
+    codes with mean 0 and variance 1 (0 off the scale): Spearman's correlation times the rows.
+    """
+
+    scores: tuple[Array, Array]
+    product: float
+    noise_std: float
+
+    def scaled(self, factor: float) -> Trend:
+        """Return the trend of a table with ``factor`` times as many rows."""
+        return Trend(self.scores, self.product * factor, self.noise_std * factor)
+
+    def ratio(self, counts: Array, exponent: float, share: float) -> Array:
+        """Return the factors of the pair's weights that bring ``counts`` to a share of the trend.
+
+        They are 1 while it is off by no more than its noise and that of the rows explain.
+        """
+        first, second = self.scores
+        rows, off = max(float(counts.sum()), 1.0), share * self.product - first @ counts @ second
+        if off**2 < CLEAR_TREND * ((share * self.noise_std) ** 2 + rows):
+            return np.ones(1)
+        return np.exp(STEP * exponent * off / rows * np.outer(first, second))
+
+
 @dataclass(frozen=True)
 class Target:
     """A marginal to match: non-negative counts that sum to the number of rows, shaped like it.
@@ -31,10 +65,12 @@ class Target:
     clique: Clique
     counts: Array
     noise_std: float
+    trend: Trend | None = None
 
     def scaled(self, factor: float) -> Target:
         """Return the target of a table with ``factor`` times as many rows."""
-        return Target(self.clique, self.counts * factor, self.noise_std * factor)
+        trend = self.trend and self.trend.scaled(factor)
+        return Target(self.clique, self.counts * factor, self.noise_std * factor, trend)
 
     def times(self, ratio: Array, misfit: float) -> Target:
         """Return the target with other shares and as many rows.
@@ -43,7 +79,7 @@ class Target:
         """
         counts = self.counts * ratio
         counts *= self.counts.sum() / counts.sum()
-        return replace(self, counts=counts, noise_std=misfit * float(counts.mean()))
+        return replace(self, trend=None, counts=counts, noise_std=misfit * float(counts.mean()))
 
 
 def make_target(
@@ -67,7 +103,37 @@ def make_target(
         counts = np.array(counts)
         counts[allowed] = project_to_simplex(counts[allowed], total)
         counts[~allowed] = 0.0
-    return Target(clique, counts, math.sqrt(variance))
+    trend = None if allowed is not None else find_trend(model, clique, counts, math.sqrt(variance))
+    return Target(clique, counts, math.sqrt(variance), trend)
+
+
+def find_trend(model: ReferenceModel, clique: Clique, counts: Array, std: float) -> Trend | None:
+    """Return the trend of a measured pair of ordered columns; None for other cliques.
+
+    ``counts`` are its projected marginal, and ``std`` is of the noise in a cell.
+    """
+    domain, scores = model.domain, list[Array]()
+    described = [domain.attributes[i] for i in domain.columns(clique)]
+    if len(clique) != 2 or not all(each.ordered and each.size > 2 for each in described):
+        return None
+    for axis, (level, each) in enumerate(zip(clique, described)):
+        (column,), rows = domain.columns((level,)), counts.sum(axis=1 - axis)
+        of = np.arange(each.size) if level == column else domain.groups(column, level).of
+        scaled = of[: each.size - each.beyond]
+        if (np.diff(scaled) < 0).any():
+            return None
+        size = int(scaled.max()) + 1
+        shares = rows[:size] / max(rows[:size].sum(), 1e-9)
+        ranks = np.cumsum(shares) - shares / 2 - 0.5
+        spread = math.sqrt(float(rows[:size] / max(rows.sum(), 1e-9) @ ranks**2))
+        if spread < 1e-6:
+            return None
+        scores.append(np.append(ranks / spread, np.zeros(rows.size - size)))
+    first, second = scores
+    product = float(first @ model.marginal(clique) @ second)
+    return Trend(
+        (first, second), product, std * float(np.linalg.norm(first) * np.linalg.norm(second))
+    )
 
 
 def project_to_simplex(array: Array, total: float) -> Array:
