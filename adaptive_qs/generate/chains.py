@@ -278,6 +278,8 @@ class WeightUpdater:
                 ratios[target.clique] = compute_ratio(
                     target.clique, desired, counted, eta, self.shared
                 )
+                if target.trend is not None:
+                    ratios[target.clique] *= target.trend.ratio(counts, eta, share)
                 moved[k] += drifts(
                     ratios[target.clique], codes[columns], target.clique, domain, shapes
                 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
@@ -72,7 +72,7 @@ class CoarseDomain:
     def target(self, target: Target) -> Target:
         """Return a target of several attributes, or a single column, over the smaller domain."""
         if len(target.clique) > 1:
-            return Target(self.clique(target.clique), target.counts, target.noise_std)
+            return replace(target, clique=self.clique(target.clique))
         inside = self._insides.get(target.clique[0])
         counts = target.counts if inside is None else inside.groups.sums(target.counts, 0)
         return Target(target.clique, counts, target.noise_std)

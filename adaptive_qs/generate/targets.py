@@ -21,6 +21,40 @@ from adaptive_qs.residual import ReferenceModel, ResidualEstimate, decompose, va
 Array = NDArray[np.float64]
 
 
+CLEAR_TREND = 2.0
+"""Squared misfit of a trend from which on it is followed, in variances of its noise."""
+STEP = 3.0
+"""Length of a step towards a trend, compared with those towards cells."""
+
+
+@dataclass(frozen=True)
+class Trend:
+    """How two ordered columns go together, as measured, which no projection has biased.
+
+    ``product`` is the sum over the rows of the product of two scores, which are ranks of groups of
+    codes with mean 0 and variance 1 (0 off the scale): Spearman's correlation times the rows.
+    """
+
+    scores: tuple[Array, Array]
+    product: float
+    noise_std: float
+
+    def scaled(self, factor: float) -> Trend:
+        """Return the trend of a table with ``factor`` times as many rows."""
+        return Trend(self.scores, self.product * factor, self.noise_std * factor)
+
+    def ratio(self, counts: Array, exponent: float, share: float) -> Array:
+        """Return the factors of the pair's weights that bring ``counts`` to a share of the trend.
+
+        They are 1 while it is off by no more than its noise and that of the rows explain.
+        """
+        first, second = self.scores
+        rows, off = max(float(counts.sum()), 1.0), share * self.product - first @ counts @ second
+        if off**2 < CLEAR_TREND * ((share * self.noise_std) ** 2 + rows):
+            return np.ones(1)
+        return np.exp(STEP * exponent * off / rows * np.outer(first, second))
+
+
 @dataclass(frozen=True)
 class Target:
     """A marginal to match: non-negative counts that sum to the number of rows, shaped like it.
@@ -31,10 +65,12 @@ class Target:
     clique: Clique
     counts: Array
     noise_std: float
+    trend: Trend | None = None
 
     def scaled(self, factor: float) -> Target:
         """Return the target of a table with ``factor`` times as many rows."""
-        return Target(self.clique, self.counts * factor, self.noise_std * factor)
+        trend = self.trend and self.trend.scaled(factor)
+        return Target(self.clique, self.counts * factor, self.noise_std * factor, trend)
 
     def times(self, ratio: Array, misfit: float) -> Target:
         """Return the target with other shares and as many rows.
@@ -43,7 +79,7 @@ class Target:
         """
         counts = self.counts * ratio
         counts *= self.counts.sum() / counts.sum()
-        return replace(self, counts=counts, noise_std=misfit * float(counts.mean()))
+        return replace(self, trend=None, counts=counts, noise_std=misfit * float(counts.mean()))
 
 
 def make_target(
@@ -67,7 +103,29 @@ def make_target(
         counts = np.array(counts)
         counts[allowed] = project_to_simplex(counts[allowed], total)
         counts[~allowed] = 0.0
-    return Target(clique, counts, math.sqrt(variance))
+    trend = None if allowed is not None else find_trend(model, clique, counts, math.sqrt(variance))
+    return Target(clique, counts, math.sqrt(variance), trend)
+
+
+def find_trend(model: ReferenceModel, clique: Clique, counts: Array, std: float) -> Trend | None:
+    """Return the trend of a pair of ordered columns that was measured at codes, otherwise None.
+
+    ``counts`` are its projected marginal, and ``std`` is of the noise in a cell.
+    """
+    domain, scores = model.domain, list[Array]()
+    if len(clique) != 2 or clique != domain.columns(clique):
+        return None
+    for axis, each in enumerate(domain.attributes[i] for i in clique):
+        rows = counts.sum(axis=1 - axis)
+        rows[each.size - each.beyond :] = 0.0
+        ranks = np.where(rows > 0, np.cumsum(rows) - rows / 2 - rows.sum() / 2, 0.0)
+        spread = math.sqrt(rows @ ranks**2 / max(counts.sum(), 1e-9))
+        if not each.ordered or each.size < 3 or spread < 1e-6:
+            return None
+        scores.append(ranks / spread)
+    first, second = scores
+    product = float(first @ model.marginal(clique) @ second)
+    return Trend((first, second), product, std * float(np.linalg.norm(np.outer(first, second))))
 
 
 def project_to_simplex(array: Array, total: float) -> Array:

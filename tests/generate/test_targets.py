@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy.optimize import brentq, minimize
+from scipy.stats import rankdata
 
 from adaptive_qs.domain import Attribute, Domain
 from adaptive_qs.generate import targets
@@ -343,3 +344,27 @@ def test_pairs_with_classes_in_common_are_completed_and_those_of_a_chain_are_not
     assert all(t.counts.min() >= 0 and t.noise_std == 0 for t in found.values())
     assert not completed_pairs(*_pairs_with_noise(follows))
     assert not completed_pairs(model, pairs[:100])  # too few to tell
+
+
+def test_the_trend_of_a_pair_is_spearmans_correlation_as_measured_and_is_followed_while_clear():
+    """Ranks of codes with ties and missing ones off the scale; factors tilt towards the trend."""
+    rng = np.random.default_rng(3)
+    domain = Domain((Attribute("a", 12), Attribute("b", 9, beyond=1), Attribute("c", 4, False)))
+    first = rng.binomial(11, 0.4, 20_000)
+    second = np.minimum((first + rng.integers(0, 5, 20_000)) // 2, 7)
+    second[rng.random(20_000) < 0.1] = 8  # missing
+    rows = np.stack([first, second, first % 4], axis=1).astype(np.int32)
+    model = residuals_of(rows, domain, [(0, 1), (0, 2)], noise_std=1e-6)
+    assert make_target(model, (0, 2)).trend is None  # no order
+    trend = make_target(model, (0, 1)).trend
+    known = second < 8
+    ranks = np.where(known, rankdata(np.where(known, second, 99)) - known.sum() / 2 - 0.5, 0.0)
+    others = rankdata(first) - first.size / 2 - 0.5
+    spearman = others @ ranks / math.sqrt((others @ others) * (ranks @ ranks))
+    assert trend.product == pytest.approx(20_000 * spearman, rel=1e-6)
+    true = model.marginal((0, 1))
+    assert (trend.ratio(true, 0.1, 1.0) == 1).all()
+    apart = np.outer(true.sum(axis=1), true.sum(axis=0)) / true.sum()
+    factors = trend.ratio(apart, 0.1, 1.0)
+    assert factors[0, 0] > 1 > factors[0, 7]
+    assert (factors[:, 8] == 1).all()
