@@ -117,8 +117,9 @@ def find_trend(model: ReferenceModel, clique: Clique, counts: Array, std: float)
         return None
     for axis, each in enumerate(domain.attributes[i] for i in clique):
         rows = counts.sum(axis=1 - axis)
-        rows[each.size - each.beyond :] = 0.0
-        ranks = np.where(rows > 0, np.cumsum(rows) - rows / 2 - rows.sum() / 2, 0.0)
+        scaled = np.arange(each.size) < each.size - each.beyond
+        rows = rows * scaled
+        ranks = (np.cumsum(rows) - rows / 2 - rows.sum() / 2) * scaled
         spread = math.sqrt(rows @ ranks**2 / max(counts.sum(), 1e-9))
         if not each.ordered or each.size < 3 or spread < 1e-6:
             return None
