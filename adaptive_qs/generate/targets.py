@@ -104,7 +104,7 @@ def effective_codes(noisy: Array, noise_std: float, total: float, beyond: int = 
     leaves a count the standard deviation of its posterior; none of it counts where codes are clear.
     """
     clear = min(noisy[noisy >= CLEAR * noise_std].sum() / total, 1.0)
-    _, variances = smooth_counts(noisy, noise_std, total, beyond)
+    _, variances = smooth_counts(noisy, noise_std, total, beyond, loose_ends=False)
     left = float(np.sqrt(np.minimum(variances, noise_std**2)).sum()) / noise_std
     return clear * noisy.size + (1 - clear) * max(left, 1.0)
 

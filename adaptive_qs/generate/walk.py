@@ -46,7 +46,7 @@ DENSITY = 1 / math.sqrt(2 * math.pi)
 
 
 def smooth_counts(
-    noisy: Array, noise_std: float, total: float, beyond: int = 0
+    noisy: Array, noise_std: float, total: float, beyond: int = 0, loose_ends: bool = True
 ) -> tuple[Array, Array]:
     """Return mean and variance of the count of each code (rows; rows²), given noisy ones.
 
@@ -68,7 +68,7 @@ def smooth_counts(
     tied = np.repeat(STRENGTHS[:, None], size - 1, axis=1)
     loose = tied[STRENGTHS > LOOSE]
     loose[:, :ENDS] = loose[:, -ENDS:] = LOOSE
-    every = np.concatenate([tied, loose])
+    every = np.concatenate([tied, loose]) if loose_ends else tied
     parts = [every[k : k + at_once] for k in range(0, len(every), at_once)]
     fits = [_fit(noisy, noise_std**2, total, part, spread, shares, start) for part in parts]
     evidence, found = map(np.concatenate, zip(*fits))
