@@ -46,13 +46,13 @@ DENSITY = 1 / math.sqrt(2 * math.pi)
 
 
 def smooth_counts(
-    noisy: Array, noise_std: float, total: float, beyond: int = 0, loose_ends: bool = True
+    noisy: Array, noise_std: float, total: float, beyond: int = 0, loose_ends: bool = False
 ) -> tuple[Array, Array]:
     """Return mean and variance of the count of each code (rows; rows²), given noisy ones.
 
     The noisy counts are unbiased, with independent noise of this positive standard deviation
     (rows). The total (rows) is positive. The last ``beyond`` codes are off the scale and left as
-    they are.
+    they are. ``loose_ends``: whether codes at the ends can lie apart from the others.
     """
     means, variances = noisy.copy(), np.full(noisy.size, noise_std**2)
     size = noisy.size - beyond
@@ -174,7 +174,11 @@ def _climb(fit: _Fit, logs: Array) -> tuple[Array, Array, Array]:
         pull = ((rest - along.sum(axis=1)) / slack)[:, None] * along
         above = level - noisy
         slope = weights * level * above - pull
-        diagonal = TINY + SURE * strengths.max(axis=1, keepdims=True) + weights * np.square(level)
+        diagonal = (
+            TINY
+            + SURE * strengths.max(axis=1, keepdims=True, initial=0.0)
+            + weights * np.square(level)
+        )
         if step < STEPS:  # the second derivative itself where it is larger
             diagonal += weights * level * np.maximum(above, 0.0) + np.maximum(-pull, 0.0)
         steps = strengths * np.diff(logs)
