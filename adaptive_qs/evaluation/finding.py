@@ -205,6 +205,8 @@ class _View:
         said = np.format_float_positional(amount, trim="-")
         if self.column.kind == "moments":
             said = str(np.datetime64(int(amount), "s"))[: 10 if self.column.by_day else None]
+        if self.column.kind == "times":
+            said = f"'{self.column.amount_text(amount)}'"
         return f"{self.name} {sign} {said}"
 
     def lists(self, codes: NDArray[np.intp], sign: str = "=") -> str:

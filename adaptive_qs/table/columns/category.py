@@ -283,8 +283,7 @@ class CategoricalColumn(base.ColumnBase):
         if problem and len(values) <= most:
             return base.Draft(labels, f"taken as categories, but {problem}")
         if not problem and len(values) > most:
-            problem = spellings.units_spelled(values)
-            if not problem and ordered is None and not profile.zero_filled:
+            if ordered is None and not profile.zero_filled:
                 problem = spellings.mostly_spelled(values)
         if not problem:
             all_different = not profile.too_many and len(values) == profile.filled > 1
