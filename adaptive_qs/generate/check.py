@@ -41,13 +41,18 @@ from adaptive_qs.residual import ReferenceModel, is_measured, measured_variance
 # or marginal as a whole is tested by the sum of the squared gaps of its cells (chi-square; Laurent
 # and Massart 2000, Lemma 1).
 #
-# Rows that are further off are repaired: with weights that bring the marginals in question to the
-# nearest end of their intervals (raking), rows are dropped or repeated. The distribution of the
-# other attributes given these marginals stays as it is.
+# Rows that are further off are repaired. First values are exchanged between similar rows, which
+# changes few other marginals. What is still off is repaired with weights that bring the marginals
+# in question to the nearest end of their intervals (raking): rows are dropped or repeated. The
+# distribution of the other attributes given these marginals stays as it is.
 
 
 CHANCE = 1e-3
 """Probability that any cell of a table that follows the measured marginals is reported."""
+CLEAR = 2.0
+"""Standard errors from which a cell has too many rows for an exchange of values."""
+COMPARED = 2_000
+"""Rows among which the most similar is chosen for an exchange of values."""
 KEPT_CELLS = 2**20
 """Most cells of marginals for which expected counts are kept from page to page."""
 
@@ -128,9 +133,14 @@ class Check:
         """Repair counts that deviate more than chance allows; return the rows and what remains.
 
         The rows are codes of a page of a table, numbered from 1. Each keeps its selected and given
-        attributes. The seed decides the order in which rows are dropped and repeated.
+        attributes. The seed decides which rows are exchanged, dropped and repeated.
         """
-        gaps, weights, found = self.gaps(rows, page), np.ones(len(rows)), rows
+        gaps, weights = self.gaps(rows, page), np.ones(len(rows))
+        exchanged = self._exchanged(rows, gaps, np.random.default_rng((seed, page, 1)))
+        left = self.gaps(exchanged, page) if gaps else gaps
+        if _sum_errors(left) < _sum_errors(gaps):
+            rows, gaps = exchanged, left
+        found = rows
         fixed = rows[:, sorted(self._fixed)]
         for _ in range(4):
             if not gaps:
@@ -146,6 +156,30 @@ class Check:
                 break
             found, gaps = better, left
         return found, gaps
+
+    def _exchanged(self, rows: Rows, gaps: Iterable[Gap], rng: np.random.Generator) -> Rows:
+        """Return rows in which values were exchanged until marginals that are off come near.
+
+        A row in a cell that has clearly too many gets the value of a row of another cell, which
+        gets its value. So single columns stay as they are. Values of given and selected columns
+        and of columns with zeros do not change.
+        """
+        rows, kept = rows.copy(), self._fixed.union(*(zero.clique for zero in self._zeros))
+        for clique in (gap.clique for gap in gaps if len(gap.clique) > 1):
+            for axis, column in enumerate(self.domain.columns(clique)):
+                if column in kept:
+                    continue
+                errors, _, drawn, nearest = self._compare(rows, clique)
+                more = np.rint((drawn - nearest) * len(rows) / max(drawn.sum(), 1e-300))
+                over = np.where(errors > CLEAR, np.maximum(more, 0), 0).astype(int)
+                both = (np.moveaxis(part, axis, -1) for part in (over, np.maximum(-more, 0)))
+                over, under = (part.reshape(-1, part.shape[-1]).astype(int) for part in both)
+                own = self._cells(rows, (clique[axis],))
+                others = self._cells(rows, clique[:axis] + clique[axis + 1 :])
+                for group in np.flatnonzero(over.any(axis=1)):
+                    inside = others == group
+                    _exchange(rows, column, own, inside, over[group], under[group], rng)
+        return rows
 
     def gaps(self, rows: Rows, page: int = 1) -> list[Gap]:
         """Return the worst cell of each marginal that is further off than chance allows.
@@ -232,6 +266,32 @@ class Check:
 
 def _sum_errors(gaps: Iterable[Gap]) -> float:
     return sum(gap.errors for gap in gaps)
+
+
+def _exchange(
+    rows: Rows, column: int, own: NDArray[np.int64], inside: NDArray[np.bool_],
+    over: NDArray[np.int64], under: NDArray[np.int64], rng: np.random.Generator,
+) -> None:  # fmt: skip
+    """Exchange values of a column between rows inside of a group and rows outside, in place.
+
+    Per level of the column, ``over`` rows leave it in the group and ``under`` rows come to it. The
+    levels of all rows are ``own``. Of ``COMPARED`` rows outside that have the level, a row gets the
+    value of the one that agrees with it in most columns.
+    """
+    leaving = [
+        rng.permutation(np.flatnonzero(inside & (own == level)))[:number]
+        for level, number in enumerate(over)
+    ]
+    missing = np.repeat(np.arange(under.size), under)
+    partners: dict[int, NDArray[np.intp]] = {}
+    for row, level in zip(rng.permutation(np.concatenate(leaving)), rng.permutation(missing)):
+        if level not in partners:
+            partners[level] = rng.permutation(np.flatnonzero(~inside & (own == level)))[:COMPARED]
+        if partners[level].size:
+            place = (rows[partners[level]] == rows[row]).sum(axis=1).argmax()
+            both = [row, partners[level][place]]
+            rows[both, column], own[both] = rows[both[::-1], column], own[both[::-1]]
+            partners[level] = np.delete(partners[level], place)
 
 
 def _pick(weights: Array, rng: np.random.Generator) -> NDArray[np.intp]:

@@ -121,6 +121,24 @@ def test_rows_of_given_attributes_are_repaired_in_their_order():
     np.testing.assert_array_equal(repaired[:, :2], before[:, :2])
 
 
+@pytest.mark.parametrize("given", [(), (4,)])
+def test_pairs_are_repaired_by_exchanges_that_leave_single_columns_and_zeros(given):
+    """Dependence of two columns is lost in a third of the rows; no other pair suffers for it."""
+    release = fitted(10.0, RULED, workload=2).release_
+    check, right = release.check(given=given), _codes(release)
+    rows = right.copy()
+    rows[:1_000, 2] = np.random.default_rng(1).permutation(rows[:1_000, 2])
+    assert {gap.clique for gap in check.gaps(rows)} == {(0, 2), (1, 2)}
+    repaired, left = check.repaired(rows, 1, 3)
+    assert not left
+    assert not (repaired[repaired[:, 0] == 0, 4] > 0).any()
+    for column, size in enumerate(SIZES.values()):
+        counts = (np.bincount(part[:, column], minlength=size) for part in (rows, repaired))
+        np.testing.assert_array_equal(*counts)
+    assert (rows[:, [0, 3, 4]] == repaired[:, [0, 3, 4]]).all()
+    assert (check.repaired(rows, 1, 3)[0] == repaired).all()
+
+
 @pytest.mark.slow
 def test_rows_that_values_under_rules_replace_are_checked(monkeypatch):
     """Rules that no values meet take rows away after the check of the codes; it looks again."""
