@@ -143,14 +143,14 @@ def number_spellings(values: Sequence[str], units: bool = False) -> list[Spellin
     unit = around.fullmatch(values[0]) if values and units else None
     prefix, suffix = unit.groups(default="") if unit else ("", "")
     forms: dict[DecimalSign, tuple[GroupSign | Literal[""], ...]] = {
-        ".": (*("",) * bool(prefix or suffix), ",", " ", "'"),
+        ".": ("", ",", " ", "'"),
         ",": ("", ".", " ", "'"),
     }
     found: list[Spelling] = []
     for decimal, groups in forms.items():
         for thousands in groups:
             way = Spelling(decimal, thousands, prefix, suffix)
-            if values and all(way.read(value) is not None for value in values):
+            if values and not way.plain and all(way.read(value) is not None for value in values):
                 found.append(way)
                 break
     if len(found) == 2 and all(found[0].read(v) == found[1].read(v) for v in values):

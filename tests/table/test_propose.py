@@ -290,7 +290,7 @@ SPELLED = {
     "two decimal signs": [*written("{:,.2f}", AMOUNTS[1:] * 10), "1.234,5"],
     "brackets": ["($12.50)", *written("${:.2f}", AMOUNTS[1:])],
 }
-WITH_SIGNS = "numbers with signs of a currency, percent signs, brackets or separators in several forms"
+WITH_SIGNS = "numbers with signs of a currency, percent signs, brackets or separators in"
 
 
 DURATIONS = pd.to_timedelta(RNG.integers(0, 200_000, N), "s")

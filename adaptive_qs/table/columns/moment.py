@@ -103,7 +103,7 @@ class MomentColumn(RangeColumn):
 
     @property
     def topics(self) -> tuple[base.Topic, ...]:
-        return super().topics[self.kind == "times" :]  # the limits are those of every day
+        return super().topics[self.kind == "times" :]  # every day has the same limits
 
     @property
     def span(self) -> tuple[int, int]:
