@@ -194,13 +194,9 @@ class Synthesizer(Estimator, SynthesizeOptions):
         target = manifest.settings.get("target")
         workload = None if released.schema.is_set else replace(root.workload, target=target)
         loaded = cls(
-            rho=manifest.rho,
-            delta=manifest.delta,
-            workload=workload,
-            target=target,
-            levels=str(manifest.settings.get("levels", LEVELS[0])),
-            max_memory=max_memory,
-        )
+            rho=manifest.rho, delta=manifest.delta, workload=workload, target=target,
+            levels=str(manifest.settings.get("levels", LEVELS[0])), max_memory=max_memory,
+        )  # fmt: skip
         loaded._libraries = dict.fromkeys(released.tables, "pandas")
         loaded.seconds_ = {}
         loaded._set_release(released)

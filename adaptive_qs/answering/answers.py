@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 import pyarrow as pa
 from pydantic import BaseModel, FailFast, Field, model_validator
 
-from adaptive_qs.answering.measure import (
-    COLUMNS,
-    REPEATING,
-    answer_batches,
-    answer_sets,
-    interval_factor,
-)
+from adaptive_qs.answering import measure
+from adaptive_qs.answering.measure import COLUMNS, REPEATING, answer_batches, answer_sets
 from adaptive_qs.answering.plan import Batch, BatchPlan
 from adaptive_qs.errors import InputError, ResourceExceeded
 from adaptive_qs.machine import PROCESS_BYTES, ROWS_SHARE, Fault, PhaseClock, reach
@@ -36,8 +30,6 @@ from adaptive_qs.table.schema import Schema
 from adaptive_qs.table.text import Formulas, check_formulas
 from adaptive_qs.table.write import check_table_path, table_format, write_batches
 from adaptive_qs.workload.file import workload_digest
-
-# The privacy statement of a batch of answers.
 
 
 class Charges(BaseModel, frozen=True, extra="forbid"):
@@ -84,14 +76,9 @@ class AnswersManifest(Statement):
 
 
 def state_answers(
-    plan: BatchPlan,
-    target: PrivacyTarget,
-    schema: Schema,
-    events: Sequence[Event],
-    stamp: files.Stamp,
-    confidence: float,
-    ledger: LedgerPosition | None = None,
-) -> AnswersManifest:
+    plan: BatchPlan, target: PrivacyTarget, schema: Schema, events: Sequence[Event],
+    stamp: files.Stamp, confidence: float, ledger: LedgerPosition | None = None,
+) -> AnswersManifest:  # fmt: skip
     """Return the statement of a finished batch.
 
     (ε, δ) follows from Gaussian DP, or from zCDP if bins or values were learnt. ValueError is
@@ -99,16 +86,11 @@ def state_answers(
     """
     return AnswersManifest(
         **derive_fields(events, schema, ANSWERS, stamp, target.unit, target.loss),
-        settings={"confidence": confidence},
-        ledger=ledger,
-        mechanism=plan.choice.name,
-        workload=workload_digest(plan.workload),
-        queries=plan.queries,
-        cost=target.cost,
-        expected_rmse=plan.rmse,
-        lower_bound_rmse=plan.lower_bound_rmse,
+        settings={"confidence": confidence}, ledger=ledger, mechanism=plan.choice.name,
+        workload=workload_digest(plan.workload), queries=plan.queries, cost=target.cost,
+        expected_rmse=plan.rmse, lower_bound_rmse=plan.lower_bound_rmse,
         charges=group_charges(events),
-    )
+    )  # fmt: skip
 
 
 def group_charges(events: Iterable[Event]) -> tuple[Charges, ...]:
@@ -239,7 +221,7 @@ class Answers:
         Raises:
             InputError: If a parameter is out of range, or the answers were read before.
         """
-        interval_factor(confidence)
+        measure.interval_factor(confidence)
         kind = check_formulas(formulas)
         if not self._is_unread:
             raise InputError(
@@ -329,7 +311,15 @@ class Answers:
             files.stamped(path, self.stamp) as write_stamp,
         ):
             batches = self.batches(confidence, kind)
-            sealed = partial(self._state, write_manifest, confidence, write_stamp)
+
+            def sealed(sha256: str) -> None:
+                statement = self.statement(confidence)
+                if self._run is not None:
+                    digest = digest_of_statement(statement)
+                    self._run.publish({MANIFEST: digest, ANSWERS_MEMBER: sha256})
+                write_manifest(statement, sha256=sha256)
+                write_stamp()
+
             return write_batches(batches, self.arrow_schema, path, REPEATING, sealed, replacing)
 
     def statement(self, confidence: float = 0.95) -> AnswersManifest:
@@ -340,21 +330,6 @@ class Answers:
         return state_answers(
             self.plan, self.target, self._schema, self.ledger, self.stamp, confidence, place
         )
-
-    def _state(
-        self,
-        write_manifest: Callable[..., None],
-        confidence: float,
-        write_stamp: Callable[[], None],
-        sha256: str,
-    ) -> None:
-        """Write statement and stamp, before the complete file of answers gets its name."""
-        statement = self.statement(confidence)
-        if self._run is not None:
-            digests = {MANIFEST: digest_of_statement(statement), ANSWERS_MEMBER: sha256}
-            self._run.publish(digests)
-        write_manifest(statement, sha256=sha256)
-        write_stamp()
 
     def close(self) -> None:
         """Confirm that the answers are delivered, so that a ledger no longer stores them.

@@ -70,13 +70,9 @@ def plan_answers(
 
 @with_options(AnswerOptions)
 def answer(
-    data: Any,
-    schema: Any = None,
-    workload: QuerySource = None,
-    *,
-    options: AnswerOptions,
+    data: Any, schema: Any = None, workload: QuerySource = None, *, options: AnswerOptions,
     progress: PhaseProgress | None = None,
-) -> Answers:
+) -> Answers:  # fmt: skip
     """Answer a workload on a private table, with a standard error for every answer.
 
     The unit of privacy is one row, and neighbouring tables differ by adding or removing one row,

@@ -190,9 +190,6 @@ def check_forecast(forecast: Forecast, limits: Limits) -> None:
     )
 
 
-# The work of a run that answers queries.
-
-
 @dataclass(frozen=True)
 class Batch:
     """Queries on a domain with a budget; see :class:`~adaptive_qs.run.states.Work`.

@@ -75,12 +75,9 @@ class Released:
                 "count what they cost with --rho."
             )
         return Recovered(
-            run=place.run,
-            releases=place.releases,
-            hash=place.hash,
-            price=self._spent,
+            run=place.run, releases=place.releases, hash=place.hash, price=self._spent,
             digests=dict(self.digests),
-        )
+        )  # fmt: skip
 
     def check(self, book: LedgerBook) -> None:
         """Compare the file with the run of a ledger that its statement names.
@@ -218,7 +215,10 @@ def _sidecar(
     differs = found not in (None, sha256)
     try:
         if content.get("kind") == "answers":
-            released = _answers(named, content, str(sha256))
+            answers = AnswersManifest.model_validate(content)
+            digest, member = bundles.digest_of_statement(answers), bundles.ANSWERS_MEMBER
+            digests = {MANIFEST: digest, member: str(sha256)}
+            released = Released(named, answers, digests, answers.charges)
             what, fault = "answers", "the answers next to it are others"
         else:
             released, more = _table(named, content)
@@ -233,12 +233,6 @@ def _sidecar(
         faults += ("its statement is not as it was written, byte for byte",)
     unchecked = () if found else (f"the {what} next to it: no such file",)
     return replace(released, faults=faults, unchecked=unchecked + released.unchecked)
-
-
-def _answers(named: Path, content: dict[str, Any], sha256: str) -> Released:
-    answers = AnswersManifest.model_validate(content)
-    digests = {MANIFEST: bundles.digest_of_statement(answers), bundles.ANSWERS_MEMBER: sha256}
-    return Released(named, answers, digests, answers.charges)
 
 
 class _Sampling(BaseModel, extra="forbid", strict=True):

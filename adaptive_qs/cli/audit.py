@@ -12,13 +12,7 @@ from adaptive_qs.cli import io
 from adaptive_qs.cli.options import JsonOptions, SchemaOptions, WorkloadOptions, workload_spec
 from adaptive_qs.errors import InputError
 from adaptive_qs.pages.words import counted
-from adaptive_qs.run.options import (
-    MACHINE,
-    CountingOptions,
-    Option,
-    PromiseOptions,
-    UnitOptions,
-)  # fmt: skip
+from adaptive_qs.run.options import MACHINE, CountingOptions, Option, PromiseOptions, UnitOptions
 
 if TYPE_CHECKING:
     from adaptive_qs.audit.replay import AuditReport

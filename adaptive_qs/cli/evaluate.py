@@ -11,17 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from adaptive_qs.cli import io
-from adaptive_qs.cli.options import (
-    TABLE_HELP,
-    ForceOptions,
-    JsonOptions,
-    SchemaOptions,
-    WorkloadOptions,
-    check_distinct,
-    check_file,
-    with_sidecar,
-    workload_spec,
-)  # fmt: skip
+from adaptive_qs.cli import options as common
+from adaptive_qs.cli.options import TABLE_HELP, check_distinct, check_file, with_sidecar
 from adaptive_qs.errors import InputError
 from adaptive_qs.machine import PhaseClock
 from adaptive_qs.run.options import OUTPUT, EvaluateOptions, Option, read_options
@@ -44,7 +35,13 @@ NOT_ACCEPTED = 5
 
 
 @dataclass(kw_only=True)
-class Options(JsonOptions, ForceOptions, WorkloadOptions, EvaluateOptions, SchemaOptions):
+class Options(
+    common.JsonOptions,
+    common.ForceOptions,
+    common.WorkloadOptions,
+    EvaluateOptions,
+    common.SchemaOptions,
+):
     """The options of `evaluate`."""
 
     report: Annotated[Path | None, Option(
@@ -145,7 +142,7 @@ def _close(more: Sequence[io.Row], seconds: Mapping[str, float], options: Option
 def _check_files(private: Path, synthetic: Path, options: Options) -> None:
     """Refuse files that cannot be read or written as requested, before anything is read."""
     schema, report = options.schema, options.report
-    workload_spec(options.workload, options.ways)
+    common.workload_spec(options.workload, options.ways)
     if report is not None:
         inputs = [private, *with_sidecar(synthetic), schema, options.release]
         check_distinct([report], [*inputs, options.workload, options.accept])
@@ -162,7 +159,7 @@ def _compare(private: Path, synthetic: Path, options: Options, clock: PhaseClock
     schema = Schema.load(options.schema, options.max_memory)
     clock.start("read")
     result = compare(
-        private, synthetic, schema, workload_spec(options.workload, options.ways),
+        private, synthetic, schema, common.workload_spec(options.workload, options.ways),
         progress=clock, **io.pick(options, *given),
     )  # fmt: skip
     return result if released is None else replace(result, notes=(*result.notes, released))
@@ -187,8 +184,6 @@ def _describe_released(true: Path, synthetic: Path, release: Path | None) -> str
         "to it, so that errors are those between two releases"
     )
 
-
-# Sets of tables.
 
 ONE_TABLE = (
     "workload", "ways", "rules", "compare", "accept", "disclose", "target", "release",

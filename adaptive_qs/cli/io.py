@@ -200,7 +200,8 @@ def unconnected_warnings(release: Release) -> list[str]:
         return []
     verb, all_columns = "is" if len(names) == 1 else "are", len(release.schema.columns)
     some = f"{len(names):,} of {counted(all_columns, 'column')} {verb} independent of all others"
-    return [f"At this budget {some}: {join_first(names, 6)}."]
+    remedy = "To see what twice the budget changes, run plan with it"
+    return [f"At this budget {some}: {join_first(names, 6)}. {remedy}."]
 
 
 def protects(unit: Unit) -> Row:
@@ -288,12 +289,9 @@ def _console(error: bool, file: StringIO | None = None) -> Any:
     stream = sys.stderr if error else sys.stdout
     terminal = stream.isatty()
     return Console(
-        file=file or stream,
-        force_terminal=terminal,
-        highlight=False,
-        emoji=False,
+        file=file or stream, force_terminal=terminal, highlight=False, emoji=False,
         width=None if terminal else PLAIN_WIDTH,
-    )
+    )  # fmt: skip
 
 
 # Files, checked before anything is spent.

@@ -8,13 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from adaptive_qs import arguments
 from adaptive_qs.cli import io
-from adaptive_qs.cli.options import (
-    ForceOptions,
-    JsonOptions,
-    check_distinct,
-    check_file,
-    companions,
-)  # fmt: skip
+from adaptive_qs.cli import options as common
+from adaptive_qs.cli.options import ForceOptions, JsonOptions, check_distinct, companions
 from adaptive_qs.errors import InputError
 from adaptive_qs.pages.words import counted
 from adaptive_qs.run.options import (
@@ -41,9 +36,6 @@ STATE = (
     "State what was released since the copy was made: --release for each file, --rho for other "
     "costs, or --none."
 )
-
-
-# Facts of a ledger, as text and as JSON.
 
 
 def _list_rows(book: LedgerBook, runs: list[RunState]) -> list[io.Row]:
@@ -142,9 +134,6 @@ def _list_fields(book: LedgerBook, runs: list[RunState]) -> dict[str, Any]:
             for run in runs
         ],
     }  # fmt: skip
-
-
-# The options, and the commands.
 
 
 def _as_run(name: str, value: Any) -> int:
@@ -324,7 +313,7 @@ def export(*, options: ExportOptions) -> None:
 
     if (out := options.out) is not None:
         check_distinct([out], companions(options))
-        check_file(out, options.force)
+        common.check_file(out, options.force)
     text = export_json(options.open_book(reading=True))
     if out is None:
         io.emit(text)

@@ -166,9 +166,6 @@ def _parameter(field: Field) -> inspect.Parameter:
     )  # fmt: skip
 
 
-# Workloads.
-
-
 def workload_spec(
     workload: Path | None, ways: str | None, family: str | None = None
 ) -> Path | Sequence[int] | dict[str, Any] | None:

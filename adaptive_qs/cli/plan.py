@@ -9,14 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from adaptive_qs.arguments import positive_number
 from adaptive_qs.cli import answer, io
-from adaptive_qs.cli.options import (
-    FamilyOptions,
-    JsonOptions,
-    SchemaOptions,
-    demo_files,
-    naming_queries,
-    workload_spec,
-)  # fmt: skip
+from adaptive_qs.cli import options as common
+from adaptive_qs.cli.options import FamilyOptions, JsonOptions, SchemaOptions, demo_files
 from adaptive_qs.errors import InputError, ResourceExceeded
 from adaptive_qs.pages.words import counted, join_first, short
 from adaptive_qs.run.options import (
@@ -98,7 +92,7 @@ def plan(*, options: Options) -> None:
         schema = demo_files()[1]
     if schema is None:
         raise InputError("No schema is set. Use --schema FILE, or try --demo.")
-    spec = workload_spec(options.workload, options.ways, options.queries)
+    spec = common.workload_spec(options.workload, options.ways, options.queries)
 
     from adaptive_qs.answering.api import plan_answers
     from adaptive_qs.privacy.accounting import advantage_rho
@@ -118,7 +112,7 @@ def plan(*, options: Options) -> None:
     if isinstance(options.public_rows, Mapping):
         raise InputError("--public-rows names tables, and the schema describes one. Use a number.")
     planned: BatchPlan | ResourceExceeded
-    with naming_queries(options.queries):
+    with common.naming_queries(options.queries):
         try:
             with io.progress_bars() as bars:
                 planned, warnings = plan_answers(described, spec, options, bars)

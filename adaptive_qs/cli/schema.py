@@ -183,7 +183,7 @@ def _emit_checked(schema: Schema, path: Path, table: str = "") -> None:
     for advice in check_schema(schema):
         io.warn(f"{table}{advice}")
     codes = sum(column.size for column in schema.columns)
-    columns = counted(len(schema.columns), "column")
+    columns = counted(len(schema.own_columns), "column")
     io.emit(f"{path} is valid: {table}{columns}, {codes:,} codes in total")
     if open_topics(schema):
         emit_checklist(schema, str(path))

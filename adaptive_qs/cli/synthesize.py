@@ -57,7 +57,9 @@ class Outcome:
             "release": None if outputs.release is None else str(outputs.release),
             "ledger": io.closed_json(self.closed),
             "unconnected": list(self._label(lambda each: each.manifest.unconnected)),
-            "left_out": "; ".join(self._label(_list_dropped)) or None,
+            "left_out": "; ".join(
+                self._label(lambda each: filter(None, [each.manifest.settings.get("left_out")]))
+            ) or None,
             "contradictions": list_contradictions(self.written), "target": self.coverage,
         }  # fmt: skip
         if release.schema.is_set:
@@ -148,10 +150,6 @@ def warn_of_tables(written: Mapping[str, Written]) -> list[str]:
         what = "table" if len(written) == 1 else f"table of {name}"
         found += warn_of_contradictions(table.contradictions, what)
     return found
-
-
-def _list_dropped(release: Release) -> list[str]:
-    return [*filter(None, [release.manifest.settings.get("left_out")])]
 
 
 def _describe_measured(release: Release) -> list[str]:

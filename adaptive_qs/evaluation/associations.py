@@ -91,8 +91,6 @@ def cramers_v(pair: PairSums, rows: int, r: int, c: int) -> float:
     return float(min(1.0, np.sqrt(phi / least))) if least > 0 else 0.0
 
 
-# How far chance takes the Cramér's V of two columns.
-
 LEAST_ROWS = 4
 """Number of rows below which the variance of χ² is not defined."""
 
@@ -252,22 +250,16 @@ def association_changes(
     left = present & ~lost | showing
     cut_off = (present & others).any(axis=1) & ~(left & others).any(axis=1)
     return AssociationChanges(
-        clear=int(clear.sum()),
-        kept=int((clear & kept).sum()),
+        clear=int(clear.sum()), kept=int((clear & kept).sum()),
         weaker=int((clear & ~kept & ~lost & (made < true)).sum()),
-        stronger=int((clear & ~kept & (made > true)).sum()),
-        lost=ordered(clear & lost, true),
-        made_up=ordered((made >= CLEAR_V) & theirs.spread & new, made),
-        weak=int(faint.sum()),
+        stronger=int((clear & ~kept & (made > true)).sum()), lost=ordered(clear & lost, true),
+        made_up=ordered((made >= CLEAR_V) & theirs.spread & new, made), weak=int(faint.sum()),
         weak_lost=ordered(faint & lost, true),
         weak_made_up=ordered(showing & (made < CLEAR_V) & new, made),
         unconnected=tuple(names[i] for i in np.flatnonzero(cut_off)),
         largest=ordered(size >= 0.01, size)[:MOST_CHANGES],
         blind=bool(others.any() and hidden[others].mean() > 0.5),
-    )
-
-
-# The check of associations.
+    )  # fmt: skip
 
 
 class AssociationsCheck(Check):
@@ -365,8 +357,6 @@ def _advise(found: AssociationChanges, evaluation: Any) -> tuple[str, ...]:
     return ()
 
 
-# Figures of the check.
-
 LISTED = 200
 """Maximum number of associations in a list of the page."""
 
@@ -391,8 +381,6 @@ def _change_table(caption: str, changes: Changes, printed: int) -> checks.Table:
     )  # fmt: skip
     return checks.Table(caption, columns, rows, printed)
 
-
-# Correlations of numbers.
 
 CORRELATED, CHANGED = 3e7, 0.2
 """Number of cells above which only every k-th row is correlated, and difference of a rank

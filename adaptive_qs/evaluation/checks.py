@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# Grades and the rules that give them.
-
 Grade = Literal["good", "plain", "fair", "poor"]
 
 
@@ -124,8 +122,6 @@ class Drawn:
 
 Figure = Table | Facts | Drawn
 
-# Findings.
-
 NAMED, FEW_NAMED = 3, 2
 """Maximum number of names in a list, and in one of several lists of a sentence."""
 
@@ -167,9 +163,6 @@ class Finding:
     notes: tuple[str, ...] = ()
     advice: tuple[str, ...] = ()
     caps: Mapping[str, Grade] = field(default_factory=dict)
-
-
-# Checks.
 
 
 @dataclass(frozen=True, eq=False)
@@ -308,8 +301,6 @@ def list_uses() -> dict[str, None]:
     """Return the kinds of use of a synthetic table, in the order of the checks."""
     return dict.fromkeys(use for check in all_checks() for use in check.uses)
 
-
-# The verdict.
 
 MOST_STEPS = 4
 """Maximum number of steps that are advised."""

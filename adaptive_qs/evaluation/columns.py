@@ -11,14 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from adaptive_qs.evaluation import checks
+from adaptive_qs.evaluation import scale as scales
 from adaptive_qs.evaluation.checks import Check, Comparison, Finding, Grade, Word
-from adaptive_qs.evaluation.scale import (
-    DOUBTFUL,
-    STEP_ERROR,
-    chance_l1,
-    fresh_sample_l1,
-    sparse_share,
-)
+from adaptive_qs.evaluation.scale import DOUBTFUL, STEP_ERROR, chance_l1, fresh_sample_l1
 from adaptive_qs.evaluation.tables import Counts, Numbers, TablePair, exactly_coded
 from adaptive_qs.pages.words import Bar, BarChart, count, counted, quoted, share, short
 from adaptive_qs.release.page import Group, column_chart
@@ -35,8 +30,6 @@ FAR_MEAN, FAR_SHIFT = 0.25, 0.5
 HEAPED, LOST_PART = 0.2, 0.5
 """Share of the rows on the most frequent values from which these matter, and the part of it below
 which they are lost."""
-
-# The shares of the codes of a column in both tables.
 
 
 @dataclass(frozen=True)
@@ -80,7 +73,7 @@ def compare_counts(number: int, name: str, true: Counts, made: Counts) -> Column
     shares = true / rows[0], made / rows[1]
     variation = float(np.abs(shares[0] - shares[1]).sum() / 2)
     fresh = fresh_sample_l1(true, rows[1]) / 2
-    tolerance = STEP_ERROR * fresh + chance_l1(*rows, sparse_share(true)) / 2
+    tolerance = STEP_ERROR * fresh + chance_l1(*rows, scales.sparse_share(true)) / 2
     return ColumnPair(number, name, true.size, variation, fresh, tolerance, shares)
 
 
@@ -165,8 +158,6 @@ def _bar(column: ColumnPair, group: Group) -> Bar:
     values = tuple(float(shares[codes].sum()) for shares in column.shares)
     return Bar(group.label, values, ends=group.ends)
 
-
-# The values of a column in both tables.
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 """Shares of the rows at which quantiles of values are taken."""

@@ -131,9 +131,6 @@ def find_promise(
     return Promised(found, source, sampling if isinstance(sampling, dict) else {})
 
 
-# Whether the table contradicts its release.
-
-
 class ReleaseCheck(Check):
     """Whether the table has the counts that were measured, to within chance.
 
@@ -205,9 +202,6 @@ class ReleaseCheck(Check):
 
     def as_json(self, facts: tuple[Contradiction, ...] | None) -> Mapping[str, Any]:
         return {"contradictions": facts}
-
-
-# The comparison.
 
 
 @dataclass(frozen=True, eq=False)
@@ -308,14 +302,9 @@ def _plain(value: Any) -> Any:
 
 @with_options(EvaluateOptions)
 def evaluate(
-    true: Any,
-    synthetic: Any,
-    schema: Any = None,
-    workload: ComparedSource = None,
-    *,
-    options: EvaluateOptions,
-    progress: PhaseProgress | None = None,
-) -> Evaluation:
+    true: Any, synthetic: Any, schema: Any = None, workload: ComparedSource = None, *,
+    options: EvaluateOptions, progress: PhaseProgress | None = None,
+) -> Evaluation:  # fmt: skip
     """Compare a synthetic table with the true one; the result is for the owner only.
 
     Args:
@@ -401,8 +390,6 @@ def table_notes(pair: TablePair, one_each: bool) -> Iterator[str]:
         )
 
 
-# Text for a terminal.
-
 TextPart = tuple[str, list[tuple[str, str]], list[tuple[list[str], list[list[str]]]]]
 """A part of the output for a terminal: a title, names and values, and tables with headings."""
 
@@ -432,9 +419,6 @@ def titled_findings(evaluation: Evaluation) -> list[tuple[str, Finding]]:
     return [(check.title, found[check.name]) for check in order if check.name in found]
 
 
-# The page.
-
-
 def evaluation_page(evaluation: Evaluation, names: tuple[str, str], whole: str = "") -> str:
     """Return one HTML file for the owner of the data only; the same input gives the same text.
 
@@ -444,7 +428,7 @@ def evaluation_page(evaluation: Evaluation, names: tuple[str, str], whole: str =
         whole: name of the page about a set of tables that these belong to.
     """
     true, made = evaluation.comparison.rows
-    columns = counted(len(evaluation.pair.domain), "column")
+    columns = counted(len(evaluation.comparison.schema.own_columns), "column")
     intro = f"{counted(made, 'synthetic row')} compared with {counted(true, 'true row')} of "
     intro += f"{short(names[0], 120)}, "
     return render_page(
@@ -455,14 +439,9 @@ def evaluation_page(evaluation: Evaluation, names: tuple[str, str], whole: str =
 
 
 def render_page(
-    name: str,
-    intro: str,
-    sentences: Sequence[Finding],
-    findings: Sequence[tuple[str, Finding]],
-    statement: Statement | None,
-    notes: Sequence[str],
-    links: Mapping[str, str],
-) -> str:
+    name: str, intro: str, sentences: Sequence[Finding], findings: Sequence[tuple[str, Finding]],
+    statement: Statement | None, notes: Sequence[str], links: Mapping[str, str],
+) -> str:  # fmt: skip
     """Return the page of titled findings on the table ``name``.
 
     Links are titles of other pages by their names.

@@ -51,8 +51,7 @@ def found_rules(
     Args:
         joint: the rows.
         schema: of both tables.
-        declared: texts of rules. They are not found, nor is another comparison of their columns:
-            that nobody left on the first day says nothing against "start <= end".
+        declared: texts of rules, which are not found, nor is another comparison of their columns.
     """
     if (rows := min(joint.true_rows, MOST_ROWS)) < LEAST_CHANCES:
         return ()
@@ -62,12 +61,14 @@ def found_rules(
     keys = [each for each in _dependencies(views) if frozenset(each.names) not in equal]
     listed: list[rules.Rule] = [*keys, *_limits(views, {rule.names[-1] for rule in keys})]
     settled = {frozenset(rule.names) for rule in (*listed, *(rule for rule, _ in orders))}
-    found = [*orders, *zip(listed, rules.check_rules(joint, listed, "found"))]
     texts = [*_equations(joint.pair, schema), *_spans(views), *_implied(views, keys, settled)]
-    found += [each for text in texts if (each := _telling(joint, schema, text))]
+    limits = [each for text in texts if (each := _telling(joint, schema, text))]
+    apart = [{*rule.names} for rule, _ in limits if " >= " in rule.text and " + " in rule.text]
+    orders = [each for each in orders if {*each[0].names} not in apart]  # which follow
+    found = [*orders, *zip(listed, rules.check_rules(joint, listed, "found")), *limits]
     found = [each for each in found if not rules.equivalent_texts(each[0]) & set(declared)]
     kept = [(rule, check) for rule, check in found if _rows_broken(check) >= LEAST_BROKEN]
-    most = MOST_WIDE if len(schema.columns) > WIDE else MOST_FOUND
+    most = MOST_WIDE if len(schema.own_columns) > WIDE else MOST_FOUND
     return tuple(sorted(kept, key=lambda each: -_rows_broken(each[1]))[:most])
 
 
@@ -454,16 +455,17 @@ def _strictest(
 
 def _spans(views: Sequence[_View]) -> Iterator[str]:
     """Yield limits of the time between two moments."""
+    units = {"year": 365.2425 * DAY, "day": DAY, "hour": 3_600, "minute": 60}
     moments = [view for view in views if view.column.kind == "moments" and view.exact]
     for x, y in permutations(moments, 2):
         span = (np.asarray(y.amounts) - np.asarray(x.amounts))[x.known & y.known]
         if len(span) and span.min() >= 0:
-            yield f"{y.name} <= {x.name} + {int(np.ceil(span.max() / DAY))} days"
-            for unit, seconds in (("years", 365.2425 * DAY), ("days", DAY), ("minutes", 60)):
-                least = 0 if seconds < DAY and y.column.by_day else int(span.min() // seconds)
-                if least > 1:
-                    yield f"{y.name} >= {x.name} + {least} {unit}"
-                    break
+            by_day = y.column.by_day or x.column.by_day
+            unit = "hour" if span.max() < DAY and not by_day else "day"
+            most = int(np.ceil(span.max() / units[unit]))
+            yield f"{y.name} <= {x.name} + {most} {unit}{'s' * (most != 1)}"
+            fits = [(span.min() // s, u) for u, s in units.items() if s >= DAY or not by_day]
+            yield from [f"{y.name} >= {x.name} + {n:.0f} {u}s" for n, u in fits if n > 1][:1]
 
 
 def _equations(pair: TablePair, schema: Schema) -> Iterator[str]:

@@ -21,17 +21,8 @@ from adaptive_qs.evaluation.checks import Check, Comparison, Finding, Word
 from adaptive_qs.evaluation.columns import COLUMNS_SHOWN, FAR_MEAN, FAR_SHIFT, FREQUENT, ColumnPair
 from adaptive_qs.evaluation.scale import CLOSE, DEVIATIONS, DOUBTFUL, USABLE
 from adaptive_qs.evaluation.tables import DAY, Numbers, TablePair
-from adaptive_qs.pages.words import (
-    Bar,
-    BarChart,
-    count,
-    counted,
-    quoted,
-    share,
-    short,
-    signed,
-    significant,
-)
+from adaptive_qs.pages import words as pages
+from adaptive_qs.pages.words import Bar, BarChart, count, counted, quoted, share, short, significant
 from adaptive_qs.table.columns.base import MISSING, ColumnBase
 from adaptive_qs.table.columns.part import PARTS as WEEKS
 from adaptive_qs.table.columns.part import find_parts
@@ -44,9 +35,6 @@ MOST_CELLS, LEAST_PAIRS, MOST_LISTED, MOST_GROUPS, FEW_NUMBERS = 4e7, 60, 200, 2
 number of groups in a list, of values of a column that makes groups, and of numbers that do."""
 LEAST_ROWS = 10
 """Number of true rows from which a group is judged."""
-
-
-# Groups by hour, weekday and month.
 
 PARTS = {
     **WEEKS,
@@ -98,9 +86,6 @@ def _number_parts(moments: Numbers, part: str) -> Codes:
     else:
         number = find_parts(seconds, part)
     return np.where(missing, len(PARTS[part]), number)
-
-
-# Means and medians of one column by the groups of another.
 
 
 @dataclass(frozen=True, eq=False)
@@ -372,7 +357,7 @@ def difference(column: ColumnBase, true: float, made: float) -> str:
     if math.isnan(made):
         return "no row"
     if column.kind == "moments":
-        return f"{signed(days := (made - true) / DAY, int(abs(days) < 100))} days"
+        return f"{pages.signed(days := (made - true) / DAY, int(abs(days) < 100))} days"
     off = share(made / true - 1, 2) if true > 0 <= made else significant(made - true, 2)
     return f"+{off}" if made > true else off
 
@@ -422,9 +407,6 @@ def _requested_table(means: GroupMeans) -> checks.Table:
     rows = [(means.labels[k], *_cells(means, k)) for k in range(len(means.labels))]
     caption = f"{means.title}, as requested. Mean error {error}, {fresh} in a fresh sample"
     return checks.Table(caption, (checks.Column(means.title), *_FIGURES), rows, len(rows))
-
-
-# Profiles: the shares of the rows by hour, weekday and month.
 
 
 class Profiles(NamedTuple):

@@ -11,14 +11,9 @@ from typing import Any
 import numpy as np
 
 from adaptive_qs.evaluation import checks, marginals
+from adaptive_qs.evaluation import evaluation as single_table
 from adaptive_qs.evaluation.columns import ColumnPair, ColumnsCheck
-from adaptive_qs.evaluation.evaluation import (
-    Evaluation,
-    evaluation_page,
-    find_promise,
-    render_page,
-    run_checks,
-)
+from adaptive_qs.evaluation.evaluation import Evaluation, evaluation_page, find_promise, render_page
 from adaptive_qs.evaluation.models import ModelSettings
 from adaptive_qs.evaluation.rules import declared_rules
 from adaptive_qs.evaluation.scale import CliqueError, scale_over
@@ -203,27 +198,20 @@ class SetEvaluation:
         verdicts = [replace(each, said=f"{name}: {each.said}") for name, each in overall]
         title = KeysCheck.title.lower()
         page = render_page(
-            ", ".join(made for _, made in names.values()),
-            f"{', '.join(compared)}.",
+            ", ".join(made for _, made in names.values()), f"{', '.join(compared)}.",
             [self.overall, *self.keys.values(), *verdicts],
             [(f"{name}: {title}", finding) for name, finding in self.keys.items()],
-            self.tables[self.schema.root].comparison.promised.statement,
-            (),
+            self.tables[self.schema.root].comparison.promised.statement, (),
             {files[name]: f"The whole report on {name}" for name in files},
-        )
+        )  # fmt: skip
         pages = (evaluation_page(part, names[name], whole) for name, part in self.tables.items())
         return {whole: page, **dict(zip((files[name] for name in self.tables), pages))}
 
 
 def evaluate_set(
-    true: Any,
-    synthetic: Any,
-    schema: Any,
-    *,
-    seed: int = 0,
-    workers: int | None = None,
+    true: Any, synthetic: Any, schema: Any, *, seed: int = 0, workers: int | None = None,
     progress: PhaseProgress | None = None,
-) -> SetEvaluation:
+) -> SetEvaluation:  # fmt: skip
     """Compare a synthetic set of tables with the true one; the result is for the owner only.
 
     Rows of a parent with more children than count are compared as having the maximum, and all of
@@ -251,7 +239,7 @@ def evaluate_set(
         pair = TablePair.of(sides[0][name], sides[1][name], schema, progress)
         made = given[1][name]
         file = Path(str(made).replace("::", ".")) if isinstance(made, str | Path) else None
-        found[name] = run_checks(checks.Comparison(
+        found[name] = single_table.run_checks(checks.Comparison(
             pair, schema, _own_pairs(measured), find_promise(None, file, schema), settings,
             rules=declared_rules(schema), workers=threads, progress=progress,
             key=_key_facts(described, measured, pair, found),

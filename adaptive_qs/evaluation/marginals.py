@@ -22,8 +22,6 @@ from adaptive_qs.pages.words import combination, count, counted, share, signific
 from adaptive_qs.table.coded import CodedTable, MarginalCounter
 from adaptive_qs.workload.workload import Workload
 
-# Distances between the marginals of two tables, many at a time.
-
 
 class Distance(NamedTuple):
     """Σ|a/N_a − b/N_b| and Σ(a/N_a − b/N_b)² over the cells of one marginal."""
@@ -82,9 +80,6 @@ def _difference(cells, true_rows, scratch):  # type: ignore[no-untyped-def]
             squares += difference * difference
             scratch[cell] = 0
     return total, squares
-
-
-# The error of a workload; for the owner of the data only.
 
 
 @dataclass(frozen=True)
@@ -150,8 +145,6 @@ def workload_distance(workload: Workload, found: Distances) -> WorkloadDistance:
     return WorkloadDistance(tuple(errors))
 
 
-# The scale of a workload.
-
 MOST_CELLS, MOST_MARGINALS = 2**25, 10_000
 """Maximum number of cells and of marginals that are counted for the scale: an even sample."""
 LARGEST = 2**22
@@ -180,8 +173,6 @@ def workload_scale(comparison: Comparison, cliques: Sequence[CliqueError]) -> Wo
     scales = in_batches(lambda batch: [*map(scale, batch)], chosen, workers, progress)
     return scaling.scale_over(cliques, {e.attributes: s for e, s in zip(chosen, scales)}, (n, m))
 
-
-# The check of marginals.
 
 MARGINALS_SHOWN = 200
 """Maximum number of marginals on the page."""

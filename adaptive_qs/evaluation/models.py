@@ -106,8 +106,6 @@ class Utility:
         return (self.synthetic.mean - CHANCE) / gain if gain > LEAST_GAIN_KEPT else None
 
 
-# The protocol.
-
 LEAST_ROWS, TEST_SHARE = 5, 0.3
 """Minimum number of rows of a table that models are trained on, and share of the true rows that
 models are tested on."""
@@ -240,14 +238,10 @@ def gradient_boosting(ordered: Sequence[bool], seed: int) -> Pipeline:
     kinds = [[i for i, kind in enumerate(ordered) if kind == k] for k in (False, True)]
     parts = [("unordered", codes, kinds[0]), ("ordered", "passthrough", kinds[1])]
     model = HistGradientBoostingClassifier(
-        max_iter=30,
-        learning_rate=0.15,
-        max_leaf_nodes=15,
-        l2_regularization=1.0,
-        categorical_features=list(range(len(kinds[0]))) or None,
-        early_stopping=False,
+        max_iter=30, learning_rate=0.15, max_leaf_nodes=15, l2_regularization=1.0,
+        categorical_features=list(range(len(kinds[0]))) or None, early_stopping=False,
         random_state=seed,
-    )
+    )  # fmt: skip
     return make_pipeline(ColumnTransformer(parts), model)
 
 
@@ -264,8 +258,6 @@ def auroc(probabilities: Numbers, labels: Codes) -> float:
         return CHANCE
     return float(np.mean([roc_auc_score(labels == c, probabilities[:, c]) for c in present]))
 
-
-# The column that models predict.
 
 MAX_CLASSES, MAX_ORDERED_CLASSES, GROUPS = 20, 10, 4
 """Maximum number of classes, of codes of an ordered target that is not grouped, and of its groups
@@ -354,8 +346,6 @@ def _cut_at_quantiles(counts: Codes) -> Codes:
     classes: Codes = np.searchsorted(sorted(cuts), np.arange(len(counts)), side="left")
     return classes
 
-
-# The check of models.
 
 SMALL_LOSS, LARGE_LOSS = 0.1, 0.3
 """Parts of a model's gain over chance."""

@@ -306,9 +306,6 @@ def _clique(part: QueryPart, index: int) -> Clique:
     return tuple(part.cliques[index].tolist())
 
 
-# The check of queries.
-
-
 ROUNDING = 1e-9
 """Share of the rows by which equal answers may differ."""
 

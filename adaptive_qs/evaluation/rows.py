@@ -13,15 +13,10 @@ from scipy.special import gammaln
 
 from adaptive_qs.domain import Clique
 from adaptive_qs.evaluation import checks
+from adaptive_qs.evaluation import rules as rule_checks
 from adaptive_qs.evaluation.checks import Check, Comparison, Facts, Finding, Table, Word, named
 from adaptive_qs.evaluation.finding import found_rules
-from adaptive_qs.evaluation.rules import (
-    BROKEN,
-    ImpossibleRows,
-    RuleCheck,
-    check_rules,
-    impossible_rows,
-)
+from adaptive_qs.evaluation.rules import BROKEN, RuleCheck, check_rules, impossible_rows
 from adaptive_qs.evaluation.tables import ODD, Cells, Counts, JointCodes, Numbers, OddRow
 from adaptive_qs.pages.words import combination, count, quoted, share, short
 
@@ -35,9 +30,6 @@ COPY_FACTOR, COPIED = 2, 0.05
 """A fresh row equals a true row that occurs once with probability 2 f₂/N (Good and Turing; f₂ rows
 occur twice), and rows that occur just twice bring one half of the true table to f₂/N matches in the
 other: hence the factor."""
-
-
-# Copies of true rows.
 
 
 @dataclass(frozen=True)
@@ -79,12 +71,10 @@ def row_checks(joint: JointCodes) -> RowChecks:
     return RowChecks(
         float(synthetic[true > 0].sum() / len(second)),
         _chance_if_independent(joint.codes[:, : joint.true_rows], first_rows),
-        _chance_between_halves(true[true > 0]),
-        float(synthetic[true == 1].sum() / len(second)),
+        _chance_between_halves(true[true > 0]), float(synthetic[true == 1].sum() / len(second)),
         float(synthetic[synthetic > 1].sum() / len(second)),
-        float(true[true > 1].sum() / len(first)),
-        np.array_equal(true, synthetic),
-    )
+        float(true[true > 1].sum() / len(first)), np.array_equal(true, synthetic),
+    )  # fmt: skip
 
 
 def _chance_if_independent(
@@ -175,9 +165,6 @@ class RowsCheck(Check):
         )
 
 
-# The check of rules.
-
-
 class RuleFacts(NamedTuple):
     """Rows that break rules, or have odd pairs of values.
 
@@ -189,7 +176,7 @@ class RuleFacts(NamedTuple):
     """
 
     checks: tuple[RuleCheck, ...]
-    impossible: ImpossibleRows | None
+    impossible: rule_checks.ImpossibleRows | None
     odd_share: float
     odd: tuple[OddRow, ...]
 

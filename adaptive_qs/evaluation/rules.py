@@ -208,8 +208,6 @@ def row_values(
     return read_values(column, codes[rows], None if amounts is None else amounts[rows])
 
 
-# How often rules are broken.
-
 Rule = Predicate | Determination
 
 

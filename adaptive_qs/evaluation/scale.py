@@ -15,8 +15,6 @@ from adaptive_qs.evaluation.checks import Word
 from adaptive_qs.evaluation.tables import Numbers
 from adaptive_qs.pages.words import share, significant
 
-# Limits that several checks share.
-
 CLOSE, USABLE = 0.15, 0.5
 """Limits of "close" and "usable", as parts of the way from the error of a fresh sample to that of
 independent columns."""
@@ -38,8 +36,6 @@ DEVIATIONS, DOUBTFUL = 5, 3
 """Standard deviations that exclude chance, and that make it unlikely. By Cantelli's inequality
 chance exceeds the first with probability 1/26 whatever the distribution, and 3e-7 for a normal
 one."""
-
-# Where an error lies between the two.
 
 
 @dataclass(frozen=True)

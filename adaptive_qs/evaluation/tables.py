@@ -238,9 +238,6 @@ def _number(codes, clique, shape, out):  # type: ignore[no-untyped-def]
         out[row] = cell
 
 
-# Every pair of attributes, counted once.
-
-
 class PairSums(NamedTuple):
     """Sums over the occupied cells n_xy of one contingency table.
 

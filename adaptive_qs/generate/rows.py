@@ -42,6 +42,7 @@ from adaptive_qs.generate.structure import CoarseDomain, cliques_of_fit, find_co
 from adaptive_qs.generate.targets import (
     Target,
     coarser_targets,
+    completed_pairs,
     denoise_model,
     filled_pairs,
     find_misfit,
@@ -202,6 +203,9 @@ def fit_model(
     targets += singles
     followed = [*map(coarse.clique, coarser)]
     means = fit_weights(chains, targets, listed, settings.fit, workers, progress, followed)
+    completed = completed_pairs(denoised, joint).values()
+    for target in (clear_forbidden(target, zeros, domain) for target in completed):
+        every[target.clique] = coarse.target(target.scaled(factor))
     shrink_to_measured(coarse.domain, means, listed, [*every.values(), *singles])
     hold_singles(means, listed, singles, shaped)
     codes = [coarse.marginal_of_codes(mean, clique) for mean, clique in zip(means, listed)]

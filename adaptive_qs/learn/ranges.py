@@ -466,10 +466,7 @@ class _Grid:
         column = self.column
         unit = self.tree.prefix_variances().mean() / self.tree.height
         edges = quantile_edges(
-            self.tree.consistent(noisy),
-            math.sqrt(unit * noise_variance),
-            column.num_values,
-            (column.min is None, column.max is None),
-            self.fixed,
-        )
+            self.tree.consistent(noisy), math.sqrt(unit * noise_variance), column.num_values,
+            (column.min is None, column.max is None), self.fixed,
+        )  # fmt: skip
         return column.resolved(self.points[edges].tolist())

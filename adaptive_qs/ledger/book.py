@@ -65,13 +65,9 @@ class LedgerBook(Store):
 
     @classmethod
     def create(
-        cls,
-        path: str | Path,
-        limit: Cost,
-        declared: Mapping[str, float],
-        anchor: str | Path | None = None,
-        unit: Unit = ROWS,
-    ) -> Self:
+        cls, path: str | Path, limit: Cost, declared: Mapping[str, float],
+        anchor: str | Path | None = None, unit: Unit = ROWS,
+    ) -> Self:  # fmt: skip
         """Create a ledger with a total that cannot be changed later.
 
         ``declared`` is the total in the parameters of the owner, such as epsilon and delta. The
@@ -79,13 +75,9 @@ class LedgerBook(Store):
         number of rows that count in a run.
         """
         opened = entries.Opened(
-            held=Cost(),
-            ledger=secrets.token_hex(16),
-            total=limit,
-            declared=dict(declared),
-            unit=unit.identity,
-            neighbours=unit.relation,
-        )
+            held=Cost(), ledger=secrets.token_hex(16), total=limit, declared=dict(declared),
+            unit=unit.identity, neighbours=unit.relation,
+        )  # fmt: skip
         cls.write_new(Path(path), opened, None if anchor is None else Anchor(anchor))
         try:
             return cls(path, anchor)
@@ -159,14 +151,9 @@ class LedgerBook(Store):
             )
 
     def reserve(
-        self,
-        request: Mapping[str, str],
-        inputs: str,
-        cost: Cost,
-        insecure: bool = False,
-        filtered: bool = False,
-        unit: Unit = ROWS,
-    ) -> LedgerRun:
+        self, request: Mapping[str, str], inputs: str, cost: Cost, insecure: bool = False,
+        filtered: bool = False, unit: Unit = ROWS,
+    ) -> LedgerRun:  # fmt: skip
         """Reserve the budget of a new run, which this process locks.
 
         BudgetExceeded is raised, and nothing recorded, if the total does not allow it; LedgerError
@@ -182,12 +169,9 @@ class LedgerBook(Store):
                 lost = (r.run for entry in self.restorations() for r in entry.releases)
                 number = 1 + max(self.newest_run(), *lost, 0)
                 reserved = entries.Reserved(
-                    held=self.held + cost,
-                    run=number,
-                    price=cost,
-                    request=dict(request),
+                    held=self.held + cost, run=number, price=cost, request=dict(request),
                     insecure=insecure,
-                )
+                )  # fmt: skip
                 self.append(reserved)
                 self.add_input(number, inputs, reserved.request)
                 lock = self._lock(number)
@@ -302,12 +286,9 @@ class LedgerBook(Store):
                     self._close_idle(run)
             entry = entries.Restored(
                 held=self.held + sum((one.price for one in lost.values()), stated),
-                reached=self.reached,
-                missing=self.missing,
-                confirmed=confirmed,
-                releases=tuple(lost.values()),
-                stated=stated,
-            )
+                reached=self.reached, missing=self.missing, confirmed=confirmed,
+                releases=tuple(lost.values()), stated=stated,
+            )  # fmt: skip
             self.append(entry)
         return entry
 

@@ -16,15 +16,9 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, WrapValidator
 
 from adaptive_qs.arguments import positive_number
 from adaptive_qs.errors import InputError
+from adaptive_qs.privacy import budget
 from adaptive_qs.privacy.accounting import compute_epsilon, compute_rho
-from adaptive_qs.privacy.budget import (
-    BudgetWarning,
-    Output,
-    PrivacyLoss,
-    choose_delta,
-    delta_left,
-    list_budget_warnings,
-)
+from adaptive_qs.privacy.budget import BudgetWarning, Output, PrivacyLoss, choose_delta, delta_left
 from adaptive_qs.privacy.events import Cost, Transcript
 
 RESTORE = (
@@ -87,7 +81,9 @@ class Total:
         if epsilon is None:
             epsilon = compute_epsilon(rho, delta_left(delta, self.limit.delta))
         std = (2 * rho) ** -0.5
-        return list_budget_warnings(epsilon, delta, std, rows, "a count with the whole budget")
+        return budget.list_budget_warnings(
+            epsilon, delta, std, rows, "a count with the whole budget"
+        )
 
 
 def round_down(value: float) -> str:

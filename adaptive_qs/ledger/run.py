@@ -15,15 +15,9 @@ from adaptive_qs.ledger import entries
 from adaptive_qs.ledger.files import RunLock
 from adaptive_qs.ledger.store import Store
 from adaptive_qs.machine import Fault, reach
+from adaptive_qs.privacy import budget
 from adaptive_qs.privacy.accounting import FINE_NOISE
-from adaptive_qs.privacy.budget import (
-    Ledger,
-    LedgerPosition,
-    Output,
-    PrivacyLoss,
-    check_process,
-    float_above,
-)
+from adaptive_qs.privacy.budget import Ledger, LedgerPosition, Output, PrivacyLoss, check_process
 from adaptive_qs.privacy.events import Cost, Event, GaussianEvent, Purpose, Transcript
 from adaptive_qs.privacy.unit import ROWS, Unit
 
@@ -43,14 +37,9 @@ class LedgerRun(Ledger):
     """
 
     def __init__(
-        self,
-        store: Store,
-        identity: str,
-        reserved: entries.Reserved,
-        lock: RunLock,
-        filtered: bool = False,
-        unit: Unit = ROWS,
-    ) -> None:
+        self, store: Store, identity: str, reserved: entries.Reserved, lock: RunLock,
+        filtered: bool = False, unit: Unit = ROWS,
+    ) -> None:  # fmt: skip
         super().__init__(reserved.price, filtered, unit)
         self.number = reserved.run
         self._store = store
@@ -162,14 +151,10 @@ class LedgerRun(Ledger):
         with self._store.writing():
             self._refuse_closed()
             body = entries.Released(
-                held=self._store.held,
-                run=self.number,
-                position=self._position,
-                price=cost,
-                transcript=Transcript(events=tuple(events)),
-                definition=definition,
+                held=self._store.held, run=self.number, position=self._position, price=cost,
+                transcript=Transcript(events=tuple(events)), definition=definition,
                 outputs=entries.compute_digests(stored),
-            )
+            )  # fmt: skip
             self._store.append(body)
             self._store.add_outputs(self.number, self._position, stored)
         self._digest = release_hash(self._digest, body)
@@ -259,7 +244,7 @@ class RunState:
             for event in self.events
         ):
             return None
-        squared = float_above(2 * sum((event.rho for event in self.events), Fraction(0)))
+        squared = budget.float_above(2 * sum((event.rho for event in self.events), Fraction(0)))
         return math.nextafter(math.sqrt(squared), math.inf)
 
     def _follow(

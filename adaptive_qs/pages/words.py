@@ -288,11 +288,8 @@ def _environment(packages: tuple[str, ...]) -> Environment:
     environment = Environment(
         loader=ChoiceLoader([PackageLoader(p) for p in (*packages, "adaptive_qs.pages")]),
         autoescape=lambda name: name is not None and not name.endswith(".md"),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        auto_reload=False,
-    )
+        undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, auto_reload=False,
+    )  # fmt: skip
     filters: list[Callable[..., Any]] = [plain, significant, signed, decimals, share, count]
     filters += [counted, short, joints, combination, at_resolution, listed]
     environment.filters |= {function.__name__: function for function in filters}

@@ -167,9 +167,6 @@ class LinearQuery:
         return array
 
 
-# Values that do not open.
-
-
 class Closed:
     """A private value that no caller can open."""
 

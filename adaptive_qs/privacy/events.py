@@ -226,11 +226,9 @@ class PartitionEvent(_Charge):
         probability, and there can be that many such values.
         """
         return replace(
-            self,
-            rows=self.rows * rows,
-            threshold=self.threshold + self.rows * (rows - 1),
+            self, rows=self.rows * rows, threshold=self.threshold + self.rows * (rows - 1),
             delta=self.delta * rows,
-        )
+        )  # fmt: skip
 
 
 Event = GaussianEvent | SelectionEvent | PartitionEvent

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_qs.errors import InputError
+from adaptive_qs.privacy import selection
 from adaptive_qs.privacy.budget import Budget, Ledger, Output
 from adaptive_qs.privacy.counts import (
     Counter,
@@ -24,13 +25,7 @@ from adaptive_qs.privacy.counts import (
 )
 from adaptive_qs.privacy.events import Event, GaussianEvent, PartitionEvent, Purpose, SelectionEvent
 from adaptive_qs.privacy.noise import EntropySource, check_variance, discrete_gaussian
-from adaptive_qs.privacy.selection import (
-    check_rate,
-    check_scores,
-    check_values,
-    exponential_mechanism,
-    select_values,
-)
+from adaptive_qs.privacy.selection import check_rate, exponential_mechanism, select_values
 
 Counts = NDArray[np.int64]
 
@@ -131,7 +126,7 @@ class Mechanisms:
 
     def select(self, scores: PrivateScores, epsilon: Fraction | float) -> int:
         """Return the position of the candidate that the exponential mechanism draws."""
-        exact = check_scores(open_private(scores, self.ledger))
+        exact = selection.check_scores(open_private(scores, self.ledger))
         event = SelectionEvent(Purpose.SELECTION, (), epsilon)
         check_rate(scores.sensitivity, event.epsilon)
         event = self.ledger.unit.priced(event)
@@ -157,7 +152,7 @@ class Mechanisms:
         counts = open_private(counts, self.ledger).astype(np.int64)
         check_variance(event.noise_variance)
         event = self.ledger.unit.priced(event)
-        check_values(values, counts, at_most)
+        selection.check_values(values, counts, at_most)
         (output,) = self._release(
             [event], lambda: [self._draw_values(event, values, counts, at_most)]
         )

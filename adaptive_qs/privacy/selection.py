@@ -11,14 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_qs.errors import InputError
+from adaptive_qs.privacy import noise
 from adaptive_qs.privacy.events import threshold_delta
-from adaptive_qs.privacy.noise import (
-    EntropySource,
-    LazyUniform,
-    Words,
-    gumbel_bounds,
-    quotient_bounds,
-)
+from adaptive_qs.privacy.noise import EntropySource, LazyUniform, Words, gumbel_bounds
 
 # The exponential mechanism, exactly, as the largest sum of score and Gumbel noise.
 #
@@ -118,7 +113,7 @@ def _find_largest(rivals: dict[int, tuple[Fraction, LazyUniform]]) -> int:
 
 def _value_bounds(loss: Fraction, uniform: LazyUniform) -> tuple[Decimal, Decimal]:
     digits = uniform.digits
-    least, most = quotient_bounds(loss, digits)
+    least, most = noise.quotient_bounds(loss, digits)
     lower, upper = gumbel_bounds(uniform, digits)
     return (
         Context(prec=digits, rounding=ROUND_FLOOR).subtract(lower, most),

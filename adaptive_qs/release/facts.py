@@ -68,15 +68,10 @@ class Fact(BaseModel, frozen=True, extra="forbid"):
         """Return a fact that costs what these charges cost."""
         cost = charges.Cost.of(events)
         return cls(
-            kind=kind,
-            fact=fact,
-            columns=tuple(columns),
-            basis="paid for",
-            rho=float_above(cost.rho),
-            delta=float_above(cost.delta),
-            rho_units=cost.rho_units,
+            kind=kind, fact=fact, columns=tuple(columns), basis="paid for",
+            rho=float_above(cost.rho), delta=float_above(cost.delta), rho_units=cost.rho_units,
             delta_units=cost.delta_units,
-        )
+        )  # fmt: skip
 
 
 def total_cost(facts: Iterable[Fact]) -> charges.Cost:
@@ -296,8 +291,6 @@ def _learnt_text(column: ColumnBase) -> str:
         text += f" ({' and '.join(_LEARNT[key] for key in declared)} declared public)"
     return text
 
-
-# What is promised, and what the promise assumes.
 
 SAMPLING_SEEDS = (
     "a seed selects one of the tables that the released numbers allow; it costs no privacy, "

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
+from adaptive_qs import residual
 from adaptive_qs.domain import BinLabel
 from adaptive_qs.pages import words
 from adaptive_qs.pages.words import Bar, BarChart, at_resolution, count, counted, render, short
@@ -15,13 +16,7 @@ from adaptive_qs.privacy.budget import weaknesses
 from adaptive_qs.release.bundle import Bundle
 from adaptive_qs.release.facts import Fact, group_facts
 from adaptive_qs.release.statement import Manifest
-from adaptive_qs.residual import (
-    ReferenceModel,
-    expected_l1,
-    group_variance,
-    is_measured,
-    measured_variance,
-)
+from adaptive_qs.residual import ReferenceModel, expected_l1, is_measured, measured_variance
 from adaptive_qs.table.columns.base import ColumnBase
 from adaptive_qs.table.schema import Schema
 
@@ -161,9 +156,6 @@ def workload_marginals(bundle: Bundle, model: ReferenceModel, total: float) -> l
     return [*sorted(known, key=lambda m: (-(m.l1 or 0.0), m.names)), *unknown]
 
 
-# Single columns: noisy counts with their intervals.
-
-
 class SingleColumn(NamedTuple):
     """A column, numbered from 1 in the schema, with the noise of its measurement if there is one.
 
@@ -199,7 +191,7 @@ def _error_bars(column: ColumnBase, model: ReferenceModel, attribute: int) -> Ba
 
     def bar(group: Group) -> Bar:
         count = math.fsum(counts[code] for code in group.codes)
-        half = Z95 * math.sqrt(group_variance(model, attribute, group.codes))
+        half = Z95 * math.sqrt(residual.group_variance(model, attribute, group.codes))
         return Bar(group.label, (count,), count - half, count + half, group.ends)
 
     return column_chart(column, counts.tolist(), bar)
@@ -274,8 +266,6 @@ def _name(names: Sequence[str]) -> str:
     return words.listed([short(name, 120) for name in names], NAMED)
 
 
-# The page with charts.
-
 COLUMNS_SHOWN = 24
 MARGINALS_SHOWN = 40
 
@@ -336,8 +326,6 @@ def release_page(bundle: Bundle) -> str:
         sections=SECTIONS,
     )
 
-
-# The statement as Markdown.
 
 _COLUMNS_NAMED = 12
 

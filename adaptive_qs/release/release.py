@@ -112,16 +112,9 @@ class Release(Bundle):
 
     @classmethod
     def of_run(
-        cls,
-        result: LoopResult,
-        schema: Schema,
-        workload: Workload,
-        mechanisms: Mechanisms,
-        settings: Mapping[str, Any],
-        loss: PrivacyLoss,
-        watched_cells: int,
-        most_rows: int,
-    ) -> Self:
+        cls, result: LoopResult, schema: Schema, workload: Workload, mechanisms: Mechanisms,
+        settings: Mapping[str, Any], loss: PrivacyLoss, watched_cells: int, most_rows: int,
+    ) -> Self:  # fmt: skip
         """Return the release of a finished loop; ``loss`` is the budget of the run.
 
         Other arguments are as in :class:`Manifest`; the ledger of the mechanisms has the charges.
@@ -135,14 +128,11 @@ class Release(Bundle):
         filled = looked_at(model.domain, rounds)[0] if result.halves else []
         connected = [*map(model.domain.columns, model.estimates), *filled]
         manifest = Manifest(
-            **derive_fields(events, schema, TABLES, stamp, unit, loss),
-            settings=dict(settings),
-            watched_cells=watched_cells,
-            most_rows=most_rows,
-            ledger=ledger.place,
+            **derive_fields(events, schema, TABLES, stamp, unit, loss), settings=dict(settings),
+            watched_cells=watched_cells, most_rows=most_rows, ledger=ledger.place,
             unconnected=unconnected_columns(workload, connected),
             resolutions=list_resolutions(rounds, model.domain),
-        )
+        )  # fmt: skip
         return cls(
             manifest, schema, workload, estimates, model.reference, rounds, events,
             model.domain.groupings, result.strategies, tuple(result.halves),
@@ -211,13 +201,9 @@ class Release(Bundle):
         return self.draw(*args, **options).coded()
 
     def draw(
-        self,
-        num_rows: int | None = None,
-        seed: int | None = None,
-        workers: int = 1,
-        progress: PhaseProgress | None = None,
-        where: str | None = None,
-    ) -> Drawing:
+        self, num_rows: int | None = None, seed: int | None = None, workers: int = 1,
+        progress: PhaseProgress | None = None, where: str | None = None,
+    ) -> Drawing:  # fmt: skip
         """Return a synthetic table that is drawn page by page: memory holds a few pages.
 
         With a condition, it has the rows of the model that meet it: they are not searched for among
@@ -314,14 +300,9 @@ class Release(Bundle):
         )
 
     def _fitted(
-        self,
-        num_rows: int,
-        seed: int,
-        workers: int,
-        progress: PhaseProgress | None,
-        requested: Sequence[Clique] = (),
-        kept: Iterable[int] = (),
-    ) -> Fitted:
+        self, num_rows: int, seed: int, workers: int, progress: PhaseProgress | None,
+        requested: Sequence[Clique] = (), kept: Iterable[int] = (),
+    ) -> Fitted:  # fmt: skip
         return fit_model(
             self.model(), self._measured_cliques, self.workload.weights, num_rows, seed,
             self._synthesis, plan_workers(workers), progress and partial(progress, "fit"),
@@ -334,13 +315,9 @@ class Release(Bundle):
         return Check(model, self._measured_cliques, self.zeros, selected, given, settings)
 
     def linked(
-        self,
-        given: Rows,
-        seed: int,
-        workers: int = 1,
-        progress: PhaseProgress | None = None,
+        self, given: Rows, seed: int, workers: int = 1, progress: PhaseProgress | None = None,
         population: Rows | None = None,
-    ) -> Iterator[Rows]:
+    ) -> Iterator[Rows]:  # fmt: skip
         """Yield rows that have the given codes in the first columns, in this order, part by part.
 
         If some rows were chosen by these codes, ``population`` has the codes of all rows.

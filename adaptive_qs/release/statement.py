@@ -15,26 +15,13 @@ from pydantic import BaseModel, ConfigDict, FailFast, Field, model_validator
 from adaptive_qs.errors import BudgetExceeded, InputError, of_another_version
 from adaptive_qs.machine import find_version
 from adaptive_qs.pages.words import at_resolution
-from adaptive_qs.privacy.accounting import (
-    DISCRETE_SHARE,
-    bound_advantage,
-    compute_delta,
-    compute_gaussian_delta,
-    left_after,
-)
+from adaptive_qs.privacy import accounting
+from adaptive_qs.privacy.accounting import DISCRETE_SHARE, compute_delta, compute_gaussian_delta
 from adaptive_qs.privacy.budget import LedgerPosition, PrivacyLoss, float_above
 from adaptive_qs.privacy.events import Cost, Event, zcdp_name
 from adaptive_qs.privacy.unit import ROWS, Unit
-from adaptive_qs.release.facts import (
-    SAMPLING_SEEDS,
-    Fact,
-    NonNegative,
-    ThreatModel,
-    build_guarantee,
-    list_facts,
-    list_mechanisms,
-    total_cost,
-)
+from adaptive_qs.release import facts as fact_rows
+from adaptive_qs.release.facts import Fact, NonNegative, ThreatModel, list_facts, list_mechanisms
 from adaptive_qs.table.files import PRIVATE, Stamp
 from adaptive_qs.table.schema import Schema
 
@@ -112,7 +99,7 @@ class Statement(BaseModel):
     mechanisms: tuple[str, ...]
     entropy: Literal["operating system CSPRNG", "insecure seed"]
     """The source of the noise."""
-    sampling_seeds: str = SAMPLING_SEEDS
+    sampling_seeds: str = fact_rows.SAMPLING_SEEDS
     threat_model: ThreatModel = ThreatModel()
     settings: dict[str, Any]
     """The settings of the run."""
@@ -145,7 +132,7 @@ class Statement(BaseModel):
     @property
     def conclusion(self) -> str:
         """The meaning of the promise, in two sentences."""
-        advantage = bound_advantage(self.rho, self.mu, self.delta_spent)
+        advantage = accounting.bound_advantage(self.rho, self.mu, self.delta_spent)
         guess = self.protects.describe_guess(advantage)
         change = "Replacing" if self.protects.replaced else "Adding or removing"
         factor = f" = {self.explained_factor:.4g}" if self.explained_factor else ""
@@ -198,7 +185,9 @@ class Statement(BaseModel):
     def _check(self) -> Self:
         if self.insecure == (self.stamp == PRIVATE):
             raise ValueError("the stamp is not that of the noise")
-        promised = build_guarantee(self.rho, self.epsilon, self.delta, self.delta_spent, self.mu)
+        promised = fact_rows.build_guarantee(
+            self.rho, self.epsilon, self.delta, self.delta_spent, self.mu
+        )
         if self.guarantee not in ("", promised):
             raise ValueError("the text of the guarantee is not that of the figures")
         object.__setattr__(self, "guarantee", self.guarantee or promised)
@@ -207,7 +196,7 @@ class Statement(BaseModel):
             if getattr(self, name) not in ("", text):
                 raise ValueError("the text of the unit is not that of the unit")
             object.__setattr__(self, name, text)
-        spent = total_cost(self.facts)
+        spent = fact_rows.total_cost(self.facts)
         if (self.rho_spent, self.delta_spent) != (float_above(spent.rho), float_above(spent.delta)):
             raise ValueError("the facts do not add up to what was spent")
         if self.rho_spent > self.rho:
@@ -226,13 +215,9 @@ class Statement(BaseModel):
 
 
 def derive_fields(
-    events: Sequence[Event],
-    schema: Schema,
-    derived: Iterable[str],
-    stamp: Stamp,
-    unit: Unit,
+    events: Sequence[Event], schema: Schema, derived: Iterable[str], stamp: Stamp, unit: Unit,
     loss: PrivacyLoss,
-) -> dict[str, Any]:
+) -> dict[str, Any]:  # fmt: skip
     """Return the fields of a statement that follow from the budget, the charges and the schema."""
     cost = Cost.of(events)
     return {
@@ -324,6 +309,6 @@ class Manifest(Statement):
             return self.rho_spent / self.rho
         limit = Cost.within(Fraction(self.mu) ** 2 / 2).rho_units
         try:
-            return 1 - left_after(limit, events) / limit
+            return 1 - accounting.left_after(limit, events) / limit
         except BudgetExceeded:
             return math.inf

@@ -190,13 +190,9 @@ class ReleaseSet:
         return {each.name: pa.concat_tables(each.pages) for each in drawn}
 
     def draw(
-        self,
-        num_rows: int | None = None,
-        seed: int | None = None,
-        workers: int = 1,
-        progress: PhaseProgress | None = None,
-        where: str | None = None,
-    ) -> Iterator[DrawnTable]:
+        self, num_rows: int | None = None, seed: int | None = None, workers: int = 1,
+        progress: PhaseProgress | None = None, where: str | None = None,
+    ) -> Iterator[DrawnTable]:  # fmt: skip
         """Yield synthetic tables, root first; draw all pages of one before taking the next.
 
         The root is drawn from its own model, each row with its numbers of children. As many rows of

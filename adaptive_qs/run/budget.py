@@ -74,14 +74,10 @@ class PrivacyTarget:
 
     @classmethod
     def of(
-        cls,
-        epsilon: float | None = None,
-        delta: float | None = None,
-        rho: float | None = None,
-        discovery_share: Fraction | None = None,
-        column_share: float = 0.0,
+        cls, epsilon: float | None = None, delta: float | None = None, rho: float | None = None,
+        discovery_share: Fraction | None = None, column_share: float = 0.0,
         learning_share: float = 0.0,
-    ) -> Self:
+    ) -> Self:  # fmt: skip
         """Return the budget of tables, given either as (epsilon, delta) or as rho.
 
         It is that of exact Gaussian DP, or of zCDP where it exceeds ``MAX_FILTERED``, what
@@ -115,13 +111,9 @@ class PrivacyTarget:
 
     @classmethod
     def of_answers(
-        cls,
-        epsilon: float | None = None,
-        delta: float | None = None,
-        rho: float | None = None,
-        cost: float | None = None,
-        discovery_share: Fraction | None = None,
-    ) -> Self:
+        cls, epsilon: float | None = None, delta: float | None = None, rho: float | None = None,
+        cost: float | None = None, discovery_share: Fraction | None = None,
+    ) -> Self:  # fmt: skip
         """Return the budget of answers, given as (epsilon, delta), as rho, or as the privacy cost.
 
         Args:
@@ -158,13 +150,9 @@ class PrivacyTarget:
 
     @classmethod
     def _of(
-        cls,
-        epsilon: float | None,
-        delta: float | None,
-        rho: float | None,
-        discovery_share: Fraction,
-        gaussian: bool,
-    ) -> Self:
+        cls, epsilon: float | None, delta: float | None, rho: float | None,
+        discovery_share: Fraction, gaussian: bool,
+    ) -> Self:  # fmt: skip
         """One of epsilon and rho as ρ, in whatever range; ε is still to be found."""
         target = cls(0.0, 0.0, budgets.choose_delta(delta), discovery_share, gaussian)
         left = target._converting
@@ -304,13 +292,9 @@ class Limits:
 
     @classmethod
     def of(
-        cls,
-        domain: Domain,
-        max_memory: int | str | None,
-        workers: int,
-        value_bytes: int,
+        cls, domain: Domain, max_memory: int | str | None, workers: int, value_bytes: int,
         countable_rows: int = MAX_ROWS,
-    ) -> Self:
+    ) -> Self:  # fmt: skip
         """Divide the memory between rows, of ``value_bytes`` for each attribute, and the rest.
 
         InputError is raised if the memory is not positive.
@@ -345,9 +329,6 @@ class Limits:
                 f"{what} has more rows than the {self.most_rows:,} that fit a quarter of "
                 f"{self.max_memory_bytes / 2**20:,.0f} MB: raise --max-memory, or use --engine auto"
             )
-
-
-# What is planned for a table.
 
 
 class Work(Protocol):
@@ -422,10 +403,7 @@ class Member(Generic[W]):
         """Return the limits of the engine that counts the table."""
         limits = self.work.limits
         return EngineOptions(
-            workers=limits.workers,
-            rows_bytes=limits.rows_bytes,
-            check_rows=limits.check_countable,
-            check_held=limits.check_rows,
-            temp_folder=options.temp_folder,
+            workers=limits.workers, rows_bytes=limits.rows_bytes, check_rows=limits.check_countable,
+            check_held=limits.check_rows, temp_folder=options.temp_folder,
             scheduler=options.scheduler,
-        )
+        )  # fmt: skip

@@ -271,9 +271,6 @@ def _refusal(domain: Domain, largest: Clique, needed: int, max_memory_bytes: int
     )
 
 
-# Synthetic tables that are held, or drawn page by page.
-
-
 def check_sample_rows(
     release: ReleaseSet, num_rows: int | None, max_memory: int | str | None, held: bool = True
 ) -> None:

@@ -29,9 +29,6 @@ DEFAULT_GAP = 1e-4
 """Relative gap of the squared error at which solvers stop."""
 
 
-# What an option is.
-
-
 class Option(NamedTuple):
     """How an option is shown and checked: the metadata of a dataclass field.
 
@@ -187,9 +184,6 @@ def _with_arguments(text: str | None, model: type) -> str | None:
     head, mark, rest = text.partition("\n    Args:\n")
     own, gap, tail = rest.partition("\n\n")
     return f"{head}{mark}{own}\n" + "\n".join(filled) + gap + tail
-
-
-# The options.
 
 
 def _choice(known: Any) -> Callable[[str, Any], str]:

@@ -32,13 +32,8 @@ from adaptive_qs.strategy.integer import column_strategies
 from adaptive_qs.table.coded import CODE_BYTES, MarginalCounter
 from adaptive_qs.table.schema import Schema
 from adaptive_qs.table.tables import TableSet
-from adaptive_qs.workload.file import (
-    WorkloadSpec,
-    other_queries,
-    resolve_workload,
-    split_workload,
-    workload_digest,
-)
+from adaptive_qs.workload import file as workload_file
+from adaptive_qs.workload.file import WorkloadSpec, other_queries, resolve_workload, workload_digest
 from adaptive_qs.workload.limit import DroppedMarginals
 from adaptive_qs.workload.workload import MOST_LISTED, QueryWorkload, Workload
 
@@ -190,7 +185,7 @@ def _plan_members(schema: TableSet, options: SynthesizeOptions) -> dict[str, Mem
     if options.target is not None:
         raise InputError("target was given for a set of tables: remove it")
     tables = schema.measured()
-    workloads = split_workload(
+    workloads = workload_file.split_workload(
         options.workload,
         {table.name: table.schema.widest_domain() for table in tables},
         {table.name: table.given for table in tables},
@@ -286,15 +281,9 @@ def tables_limits(
     limits = Limits.of(domain, max_memory, threads, CODE_BYTES)
     plan = plan_memory(workload, limits.most_rows, limits.max_memory_bytes)
     return replace(
-        limits,
-        measured_cells=plan.measured_cells,
-        watched_cells=plan.watched_cells,
-        kept_cells=plan.kept_cells,
-        scoring_workers=min(threads, plan.scoring_threads),
-    )
-
-
-# From the tables that were read to their release.
+        limits, measured_cells=plan.measured_cells, watched_cells=plan.watched_cells,
+        kept_cells=plan.kept_cells, scoring_workers=min(threads, plan.scoring_threads),
+    )  # fmt: skip
 
 
 def synthesize(read: ReadRun[Tables], clock: PhaseClock) -> tuple[SpendingRun[Tables], ReleaseSet]:
@@ -355,12 +344,6 @@ def measure(
     )  # fmt: skip
     reach(Fault.MEASURED)
     return Release.of_run(
-        result,
-        schema,
-        workload,
-        mechanisms,
-        work.settings,
-        target.loss,
-        work.limits.watched_cells,
+        result, schema, workload, mechanisms, work.settings, target.loss, work.limits.watched_cells,
         work.limits.countable_rows,
-    )
+    )  # fmt: skip

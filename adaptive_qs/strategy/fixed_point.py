@@ -13,15 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import coo_array, csr_array
 
+from adaptive_qs.strategy import solution
 from adaptive_qs.strategy.bounds import gram_bound
-from adaptive_qs.strategy.solution import (
-    Array,
-    DenseFactor,
-    Solution,
-    SolverSettings,
-    Status,
-    Strategy,
-)
+from adaptive_qs.strategy.solution import Array, DenseFactor, SolverSettings, Status, Strategy
 
 # Reversals and swaps of axes that leave a Gram matrix unchanged, and the blocks they cut it into.
 # If G is invariant under a group of cell permutations, so is an optimal dual vector y: average y
@@ -314,7 +308,7 @@ def _limited(step: Array) -> Array:
 # He et al., equation 4: minimise tr(G V⁺) over V ⪰ 0 with diag V ≤ 1 and range(V) ⊇ range(G).
 
 
-def solve_dense(gram: Array, shape: tuple[int, ...], settings: SolverSettings) -> Solution:
+def solve_dense(gram: Array, shape: tuple[int, ...], settings: SolverSettings) -> solution.Solution:
     """Return the optimal strategy for queries with the Gram matrix G = WᵀDW, of any rank but 0.
 
     G has shape (N, N), N = Πshape; symmetries under reversal and exchange of axes are used. The
@@ -343,7 +337,7 @@ def _solve_blocks(
     symmetry: SymmetricBlocks,
     shape: tuple[int, ...],
     settings: SolverSettings,
-) -> Solution:
+) -> solution.Solution:
     """Return the optimal strategy for a Gram matrix given by its blocks, None for a zero block."""
     pairs = [(block, m) for block, m in zip(blocks, symmetry.members) if block is not None]
     bases = [basis for block, basis in zip(blocks, symmetry.bases) if block is not None]
@@ -359,19 +353,16 @@ def _solve_blocks(
     sensitivity = float((matrix * matrix).sum(axis=0).max())
     objective = sensitivity * sum(error for _, _, error in found)
     reached = objective <= bound * (1 + settings.gap)
-    return Solution(
-        Strategy((DenseFactor(matrix, shape, covariance),)),
-        objective,
-        bound,
-        Status.OPTIMAL if reached else Status.STOPPED,
-        iterations,
-    )
+    return solution.Solution(
+        Strategy((DenseFactor(matrix, shape, covariance),)), objective, bound,
+        Status.OPTIMAL if reached else Status.STOPPED, iterations,
+    )  # fmt: skip
 
 
 # Optimal strategies for fewer queries than cells: all work is in matrices of their number.
 
 
-def solve_rows(rows: Array, shape: tuple[int, ...], settings: SolverSettings) -> Solution:
+def solve_rows(rows: Array, shape: tuple[int, ...], settings: SolverSettings) -> solution.Solution:
     """Return the optimal strategy for queries W, shape (m, Πshape), without forming G = WᵀW.
 
     Time and memory grow with m²N; the factor has as many rows as W has rank. Raise ValueError if W
@@ -392,7 +383,7 @@ def solve_rows(rows: Array, shape: tuple[int, ...], settings: SolverSettings) ->
 # The optimum for one attribute, in closed form where queries are only identity and total (OPT_0).
 
 
-def solve_axis(gram: Array, settings: SolverSettings) -> Solution:
+def solve_axis(gram: Array, settings: SolverSettings) -> solution.Solution:
     """Return the optimum for queries on one attribute with Gram matrix G, shape (n, n)."""
     n, simple = len(gram), exchangeable(gram)
     if simple is None:
@@ -408,7 +399,7 @@ def solve_axis(gram: Array, settings: SolverSettings) -> Solution:
         inverse = centering / centered + (average / mean if mean > 0 else 0.0)
         factor = DenseFactor(matrix, (n,), inverse)
     error = float(np.vdot(gram, factor.covariance))
-    return Solution(Strategy((factor,)), error, gram_bound(gram), Status.OPTIMAL)
+    return solution.Solution(Strategy((factor,)), error, gram_bound(gram), Status.OPTIMAL)
 
 
 def exchangeable(gram: Array) -> tuple[float, float] | None:

@@ -148,12 +148,9 @@ def product_workload(
         grams.append((np.ones((n, n)), *(family.gram() for family in families)))
     weights = np.concatenate([part.weights for part in workload.parts]).astype(np.float64)
     return ProductWorkload(
-        tuple(domain.sizes[i] for i in clique),
-        tuple(grams),
-        np.concatenate(rows),
-        weights,
+        tuple(domain.sizes[i] for i in clique), tuple(grams), np.concatenate(rows), weights,
         tuple(counts),
-    )
+    )  # fmt: skip
 
 
 # OPT_⊗: the best product of strategies. McKenna et al., section 6.

@@ -16,19 +16,10 @@ from numpy.typing import NDArray
 from adaptive_qs.domain import Clique
 from adaptive_qs.errors import ResourceExceeded
 from adaptive_qs.strategy import bounds, optimal
+from adaptive_qs.strategy import solution as solutions
 from adaptive_qs.strategy.fixed_point import solve_dense, solve_rows, symmetric_blocks
 from adaptive_qs.strategy.integer import on_grid
-from adaptive_qs.strategy.solution import (
-    Array,
-    Factor,
-    SolverSettings,
-    Status,
-    Strategy,
-    kron,
-    magnitude,
-    may_cancel,
-    root_squares,
-)
+from adaptive_qs.strategy.solution import Array, Factor, SolverSettings, Status, Strategy, kron
 from adaptive_qs.workload.axes import Circular, FirstCells, Marginal
 from adaptive_qs.workload.families import answer_product
 from adaptive_qs.workload.matrices import Queries
@@ -163,13 +154,15 @@ def joint_squares(queries: Queries, axes: tuple[int, ...], factors: Sequence[Fac
         block = factor.covariance.reshape(shape + shape)
         block = block.sum(axis=outside + tuple(k + degree for k in outside))
         covariances.append(block.reshape(len(root), len(root)))
-    summing = any(may_cancel(magnitude(of.covariance), sum(of.shape)) for of in factors)
-    if not summing and not may_cancel(
-        math.prod(map(magnitude, covariances)), math.prod(queries.shape)
+    summing = any(
+        solutions.may_cancel(solutions.magnitude(of.covariance), sum(of.shape)) for of in factors
+    )
+    if not summing and not solutions.may_cancel(
+        math.prod(map(solutions.magnitude, covariances)), math.prod(queries.shape)
     ):
         return queries.squares(kron(covariances))
     narrow = [np.asarray(np.linalg.qr(root.T, mode="r")).T for root in roots]  # of the same C
-    return root_squares([queries], kron(narrow).reshape(*queries.shape, -1))
+    return solutions.root_squares([queries], kron(narrow).reshape(*queries.shape, -1))
 
 
 def _answer_norms(queries: Sequence[Queries], tables: Array) -> Array:

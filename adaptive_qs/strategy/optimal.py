@@ -239,9 +239,6 @@ def _bytes(count: float) -> str:
     return f"{count / 2**30:.1f} GiB" if count >= 2**30 else f"{math.ceil(count / 2**20):,} MB"
 
 
-# The automatic choice of a solver for one subworkload.
-
-
 def solve(
     subworkload: Subworkload,
     settings: SolverSettings | None = None,
@@ -279,11 +276,8 @@ def solve(
         status = Status.RESTRICTED if restricted else Status.STOPPED
     return Solution(
         Strategy(tuple(factor for solution in found for factor in solution.strategy.factors)),
-        objective,
-        bound,
-        status,
-        sum(solution.iterations for solution in found),
-    )
+        objective, bound, status, sum(solution.iterations for solution in found),
+    )  # fmt: skip
 
 
 def _with_gaps(

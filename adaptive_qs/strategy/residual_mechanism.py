@@ -12,15 +12,9 @@ import numpy as np
 
 from adaptive_qs.errors import ResourceExceeded
 from adaptive_qs.machine import StepProgress, ThreadPool, linear_algebra
+from adaptive_qs.strategy import bounds as known_bounds
 from adaptive_qs.strategy import optimal
-from adaptive_qs.strategy.bounds import (
-    is_product,
-    solve_fourier,
-    solve_fourier_product,
-    solve_residual_planner,
-    solve_with_basis,
-    total_variance,
-)
+from adaptive_qs.strategy.bounds import is_product, solve_fourier, solve_fourier_product
 from adaptive_qs.strategy.integer import on_grid
 from adaptive_qs.strategy.mechanism import ArrayCache, StrategyMeasurement
 from adaptive_qs.strategy.optimal import SolveCache, solve, superadditive_bound
@@ -109,7 +103,7 @@ class ResidualMechanism:
         solutions = []
         for subworkload, solution in zip(self.decomposition.subworkloads, self.solutions):
             strategy = on_grid(solution.strategy, grid_bits, of_residual=True)
-            objective = total_variance(subworkload, strategy)
+            objective = known_bounds.total_variance(subworkload, strategy)
             solutions.append(replace(solution, strategy=strategy, objective=objective))
         return ResidualMechanism(self.decomposition, tuple(solutions), self.shares, self.any_bound)
 
@@ -322,7 +316,10 @@ def restricted(subworkload: Subworkload, settings: SolverSettings, cache: SolveC
     (ResourceExceeded).
     """
     optimal.check_queries(subworkload, settings)
-    found = [solve_residual_planner(subworkload), solve_fourier_product(subworkload, settings)]
+    found = [
+        known_bounds.solve_residual_planner(subworkload),
+        solve_fourier_product(subworkload, settings),
+    ]
     if settings.can_measure(subworkload.cells):
         found.append(solve_fourier(subworkload))
     if all(is_product(term, len(subworkload.shape)) for term in subworkload.terms):
@@ -331,7 +328,7 @@ def restricted(subworkload: Subworkload, settings: SolverSettings, cache: SolveC
                 _axis_optimum(subworkload, axis, settings, cache)
                 for axis in range(len(subworkload.shape))
             )
-            found.append(solve_with_basis(subworkload, factors))
+            found.append(known_bounds.solve_with_basis(subworkload, factors))
         except ResourceExceeded:
             pass
     best = min(found, key=lambda solution: solution.objective)

@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 from adaptive_qs.workload.families import squares_product
 from adaptive_qs.workload.matrices import Queries
 
-# How hard solvers try.
-
 
 @dataclass(frozen=True)
 class SolverSettings:

@@ -186,9 +186,6 @@ class Outcome(NamedTuple):
         return self.false & ~self.true & ~self.unknown
 
 
-# Operands.
-
-
 @dataclass(frozen=True)
 class Operand:
     """A column, a constant, or an operation ("+", "-", "*", "/"), with a value in every row."""
@@ -255,9 +252,6 @@ def _compute_ends(sign: str, a: Values, b: Values) -> tuple[Any, Any]:
     low, high = reduce(np.fmin, corners), reduce(np.fmax, corners)
     around = (b.low <= 0) & (b.high >= 0) & (sign == "/")
     return np.where(around, -np.inf, low), np.where(around, np.inf, high)
-
-
-# Conditions.
 
 
 class Condition:

@@ -178,12 +178,9 @@ class Workbook:
         with archive.open(self.sheets[name][0]) as part:
             archive.unread = 0
             parser = WorkSheetParser(
-                SimpleNamespace(read=read),
-                self._reader.shared_strings,
-                epoch=book.epoch,
-                date_formats=book._date_formats,
-                timedelta_formats=book._timedelta_formats,
-            )
+                SimpleNamespace(read=read), self._reader.shared_strings, epoch=book.epoch,
+                date_formats=book._date_formats, timedelta_formats=book._timedelta_formats,
+            )  # fmt: skip
             for number, cells in parser.parse():
                 parser.row_dimensions.clear()
                 archive.unread = 0

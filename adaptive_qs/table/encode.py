@@ -22,19 +22,12 @@ from adaptive_qs.arguments import shown
 from adaptive_qs.errors import DataError, SchemaError
 from adaptive_qs.machine import CheckRows, StepProgress, ThreadPool, memory_claims
 from adaptive_qs.table import cells
+from adaptive_qs.table import read as reading
 from adaptive_qs.table.cells import MixedCells, redacted, split_chunks, unreadable_column
 from adaptive_qs.table.coded import CodedTable, Codes, code_dtype
 from adaptive_qs.table.columns.base import ColumnBase
 from adaptive_qs.table.files import check_name, inside
-from adaptive_qs.table.read import (
-    Cells,
-    Chunk,
-    Source,
-    check_names,
-    open_source,
-    table_files,
-    unreadable,
-)
+from adaptive_qs.table.read import Cells, Chunk, Source, check_names, open_source, table_files
 from adaptive_qs.table.schema import Schema
 
 if TYPE_CHECKING:
@@ -116,7 +109,7 @@ def _stamps(source: Any) -> dict[Path, tuple[int, ...]]:
         try:
             s = os.stat(inside(file)[0])
         except OSError as error:
-            raise unreadable(file, error) from None
+            raise reading.unreadable(file, error) from None
         stamps[file] = (s.st_dev, s.st_ino, s.st_size, s.st_mtime_ns, s.st_ctime_ns)
     return stamps
 

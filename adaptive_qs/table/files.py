@@ -272,8 +272,6 @@ def temporary_folder(folder: str | Path | None) -> Path:
     return path
 
 
-# Formats of files.
-
 FORMATS: Registry[Any] = Registry(
     {
         ".csv": "adaptive_qs.table.write:CSV",
@@ -357,9 +355,6 @@ def stamped(table: str | Path, stamp: Stamp) -> Iterator[Callable[[], None]]:
         except OSError as error:
             said = f"cannot be removed ({reason(error)}): remove it by hand"
             raise InputError(f"{stamp_file}: {said}") from None
-
-
-# The sample data shipped with the package.
 
 
 class SampleDataset(NamedTuple):

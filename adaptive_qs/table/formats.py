@@ -179,9 +179,6 @@ class CheckedText:
         return f" in line {line:,}" if self._dialect.located else ""
 
 
-# CSV files.
-
-
 @contextmanager
 def open_csv(path: Path, dialect: Dialect | None = None) -> Iterator[Source]:
     """Yield a CSV file, compressed by gzip or not, as a source.
@@ -306,9 +303,6 @@ def _explain_csv(path: Path, error: Exception, width: int, located: bool) -> Dat
             "quote the cells that hold separators"
         )
     return DataError(f"{path}: is not well-formed CSV: save it as UTF-8 text with separators")
-
-
-# Parquet files.
 
 
 @contextmanager

@@ -335,7 +335,11 @@ class _Bound(Transformer[Token, Any]):
         if name.text not in self._columns:
             remedy = _suggest(name.text, self._columns) or ": check the spelling"
             raise _Refused(f"column {shown(name.text)} is not in the schema{remedy}")
-        return self._columns[name.text]
+        column = self._columns[name.text]
+        if column.part_of:
+            of, unit = column.part_of
+            raise _Refused(f"{shown(name.text)} is the {unit} of {of!r}: name {of!r}")
+        return column
 
     def _learnt(self, name: _Leaf) -> ColumnBase:
         column = self._column(name)

@@ -33,9 +33,6 @@ from adaptive_qs.table.tables import TableSet
 # belong to are distinguished by their keys as well. Proof: docs/proofs.md, section 11.
 
 
-# Where the tables are.
-
-
 def name_tables(given: Any, schema: TableSet) -> dict[str, Any]:
     """Return the private tables of a set by name.
 

@@ -17,15 +17,8 @@ from numpy.typing import NDArray
 
 from adaptive_qs.errors import DataError, ResourceExceeded
 from adaptive_qs.machine import StepProgress
-from adaptive_qs.table.cells import (
-    MixedCells,
-    as_identifiers,
-    as_text,
-    redacted,
-    split_chunks,
-    take_cells,
-    unreadable_column,
-)
+from adaptive_qs.table import cells as cell_texts
+from adaptive_qs.table.cells import MixedCells, as_identifiers, redacted, split_chunks, take_cells
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.columns.base import ColumnBase
 from adaptive_qs.table.encode import HASH_STEP, distinct_cells, encode_chunk, mix_bits
@@ -60,13 +53,9 @@ class ContributionBound(Rows):
 
     @classmethod
     def from_source(
-        cls,
-        source: Any,
-        schema: Schema,
-        most: int,
-        most_bytes: int,
+        cls, source: Any, schema: Schema, most: int, most_bytes: int,
         progress: StepProgress | None = None,
-    ) -> Self:
+    ) -> Self:  # fmt: skip
         """Count the rows of each person and select the rows to keep.
 
         The table is read again if some person has more than ``most``. The counts and the selection
@@ -173,7 +162,7 @@ class PersonIndex:
         Raise DataError if a cell is empty, or not exactly one identifier.
         """
         kind, several = ("person", "persons") if table is None else ("key", f"rows of {table}")
-        explain = partial(unreadable_column, label, name)
+        explain = partial(cell_texts.unreadable_column, label, name)
         mixed = redacted(partial(MixedCells.join, [cells]), explain)
         texts = [pa.array([], pa.string())]
         for each in mixed.parts:
@@ -319,11 +308,11 @@ def _codes(column: ColumnBase, cells: Cells, label: str) -> Marks:
 def _texts(name: str, cells: Cells, label: str) -> tuple[pa.StringArray, Places]:
     """Return the distinct cells as text, and for each row the index of its cell."""
     texts, rows = [pa.array([], pa.string())], [np.zeros(0, np.int64)]
-    explain = partial(unreadable_column, label, name)
+    explain = partial(cell_texts.unreadable_column, label, name)
     for part in split_chunks(cells):
         found, indices = redacted(partial(distinct_cells, name, part, label), explain)
         rows.append(indices + sum(map(len, texts)))
-        texts += map(as_text, found)
+        texts += map(cell_texts.as_text, found)
     return pa.concat_arrays(texts), np.concatenate(rows)
 
 

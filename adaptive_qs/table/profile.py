@@ -13,19 +13,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from adaptive_qs.table import bins, cells
+from adaptive_qs.table import bins, cells, spellings
 from adaptive_qs.table.cells import MixedCells
 from adaptive_qs.table.read import Cells
-from adaptive_qs.table.spellings import (
-    Span,
-    count_coincidences,
-    explain_unsupported,
-    formats_like,
-    is_uniform,
-    number_spellings,
-    read_moments,
-    split_name,
-)
+from adaptive_qs.table.spellings import Span, explain_unsupported, read_moments, split_name
 from adaptive_qs.table.text import Spelling, read_number, to_seconds
 
 # What the cells of one column look like, gathered chunk by chunk.
@@ -48,8 +39,8 @@ PERSONS = (
     "person|patient|customer|client|member|user|subject|student|pupil|employee|household|guest"
 )
 THINGS = (
-    "area|branch|category|city|class|country|county|department|district|item|order|product|region"
-    "|school|session|shop|state|station|store|type|zone"
+    "area|branch|category|city|class|code|country|county|department|district|item|order|plz|post"
+    "|postal|postcode|product|region|school|session|shop|state|station|store|type|zip|zone"
 )
 """Words in names of columns that identify persons, and of those that do not."""
 MAX_WORDS = 3
@@ -189,7 +180,7 @@ class Profile:
     def _update_moments(self, distinct: pa.Array, weights: NDArray[np.int64]) -> None:
         if self.spans is None:
             first = cells.as_text(distinct)[0].as_py()
-            self.spans = {way: Span() for way in (None, *formats_like(first))}
+            self.spans = {way: Span() for way in (None, *spellings.formats_like(first))}
         for way, span in list(self.spans.items()):
             seconds = read_moments(distinct, way)
             if seconds is None:
@@ -331,7 +322,7 @@ class Profile:
         if self.numbers or len(self.words) > MAX_WORDS:
             return []
         texts = sorted(self.texts - self.marked - self.words)
-        return number_spellings(texts, len(texts) > bins.codes_for(self.filled))
+        return spellings.number_spellings(texts, len(texts) > bins.codes_for(self.filled))
 
     @property
     def truth(self) -> bool:
@@ -431,7 +422,7 @@ class Profile:
         if self.too_many and self.weights.max() > 1:  # merged: how many coincide is not known
             equal = rows
         # With 7 expected, none at all has a chance below 1 in 1,000.
-        if equal <= 0.01 * rows and count_coincidences(points) >= 7 + 3 * equal:
+        if equal <= 0.01 * rows and spellings.count_coincidences(points) >= 7 + 3 * equal:
             return f"an identifier: {'every' if not equal else 'nearly every'} integer is different"
         if equal:
             return ""
@@ -441,17 +432,8 @@ class Profile:
         )
         if rows >= 10 and any(re.fullmatch(records, word) for word in split_name(name)):
             return "an identifier by its name, and every integer is different"
-        if rows >= 100 and is_uniform(points):
+        if rows >= 100 and spellings.is_uniform(points):
             return (
                 "an identifier: every integer is different; declare it by hand if it is a measure"
             )
         return ""
-
-    def identifies_persons(self, name: str) -> bool:
-        """Return whether a column can identify persons, by its name and repeated values."""
-        words = split_name(name)
-        if not (words and re.fullmatch(f"id|ids|uid|uuid|guid|ssn|{PERSONS}", words[-1])):
-            return False
-        if any(re.fullmatch(f"({THINGS})s?", word) for word in words[:-1]):
-            return False
-        return bins.codes_for(self.filled) < len(self.values) < self.filled

@@ -14,15 +14,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from adaptive_qs.errors import DataError, SchemaError
 from adaptive_qs.pages.words import join_first
+from adaptive_qs.table import bins
 from adaptive_qs.table.cells import redacted
 from adaptive_qs.table.columns import COLUMN_TYPES
 from adaptive_qs.table.columns.base import ColumnBase, Draft, Topic
 from adaptive_qs.table.dictionary import Entry
 from adaptive_qs.table.files import TAB_SEPARATED
 from adaptive_qs.table.generated import LONGEST_PATTERN, LONGEST_VALUE, is_number, key_pattern
-from adaptive_qs.table.profile import INFINITE, Profile
+from adaptive_qs.table.profile import INFINITE, PERSONS, THINGS, Profile
 from adaptive_qs.table.read import Source, check_alike, open_source
 from adaptive_qs.table.schema import Schema
 from adaptive_qs.table.spellings import split_name
@@ -109,7 +112,7 @@ def propose(table: Any, dictionary: Mapping[str, Entry] | None = None) -> Schema
     for profile in profiles.values():  # in files all numbers can be floats
         profile.from_floats &= not isinstance(table, str | Path)
     drafts = {name: draft_column(name, profile) for name, profile in profiles.items()}
-    persons = [n for n, profile in profiles.items() if profile.identifies_persons(n)]
+    persons = {n: said for n, each in profiles.items() if (said := explain_persons(n, each))}
     columns, generated = [], []
     places = {name: place for place, name in enumerate(filter(None, drafts))}
     for name, draft in drafts.items():
@@ -123,6 +126,7 @@ def propose(table: Any, dictionary: Mapping[str, Entry] | None = None) -> Schema
                     about["open"].append("missing")
             elif entry.labels or entry.ends:
                 about["why"].append("the data dictionary lacks some of its values")
+        about["why"] += filter(None, [persons.get(name)])
         if draft.content is not None:
             columns.append({**about, **draft.content})
             for unit in draft.parts:
@@ -167,6 +171,52 @@ def propose(table: Any, dictionary: Mapping[str, Entry] | None = None) -> Schema
         return schema.changed(columns=marked)
     raise DataError(f"{label}: a column name or value does not fit a schema: write one by hand")
 
+
+def explain_persons(name: str, profile: Profile) -> str:
+    """Return why a column can identify persons with several rows; empty if it cannot.
+
+    Its values repeat, are too many for a list, and are called or written as identifiers are.
+    """
+    values, words = profile.values, split_name(name)
+    if not bins.codes_for(profile.filled) < len(values) < profile.filled:
+        return ""
+    called = words and re.fullmatch(f"id|ids|uid|uuid|guid|ssn|{PERSONS}", words[-1])
+    things = words[:-1] if called else words
+    if any(re.fullmatch(f"({THINGS})s?", word) for word in things):
+        return ""
+    how = ", by its name" if called else _written_as_identifiers(profile, values)
+    more = "more than " * profile.too_many
+    return f"{more}{len(values):,} values in {profile.filled:,} rows{how}" if how else ""
+
+
+def _written_as_identifiers(profile: Profile, values: Sequence[str]) -> str:
+    """Return the pattern of repeated values that no amounts have; empty if there is none.
+
+    Texts have one pattern with digits. Integers are spread evenly, as are their rows; they are
+    1, 2, 3 ... or have equally many digits. Each has two rows on average.
+    """
+    if 2 * len(values) > profile.filled:
+        return ""
+    if not profile.numeric:
+        pattern = "" if profile.dated or profile.truth else key_pattern(values)
+        return f", written as {pattern}" if re.search(r"\{(\}|[^}]*[9fF])", pattern) else ""
+    low, high = int(profile.low), int(profile.high)
+    if not (profile.integers and low > 0) or (bins.YEARS[0] <= low and high <= bins.YEARS[1]):
+        return ""
+    counted = low == 1 and len(profile.points) > max(LEAST_COUNTED, 0.9 * high)
+    shares = (profile.points - low) / (high - low)
+    spread = all(
+        np.abs(rows.cumsum() / rows.sum() - shares).max() < MOST_UNEVEN
+        for rows in (profile.weights, np.ones(len(shares)))
+    )
+    alike = low >= 1_000 and len(str(low)) == len(str(high))
+    return f", from {low} to {high}" if spread and (counted or alike) else ""
+
+
+LEAST_COUNTED = 1_000
+"""Number of integers 1, 2, 3 ... beyond which they can name persons."""
+MOST_UNEVEN = 0.15
+"""Largest distance of the shares of identifiers, or of their rows, from even ones."""
 
 FROM_DICTIONARY = "from the data dictionary"
 

@@ -63,6 +63,8 @@ class Source:
     """Yields chunks of the named columns, in that order."""
     files: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """The column names of each file of a table in several files."""
+    copied: frozenset[str] = frozenset()
+    """Names that are no columns of the table: under these, columns are read once more."""
     cut: Callable[[int], Iterator[RowGroups]] = lambda _: (part for part in [None])
     """Yields parts of about this number of bytes that make up the file."""
     other_delimiter: str | None = None
@@ -137,8 +139,6 @@ def unreadable(path: str | Path, error: Exception) -> DataError:
     said = reason(error, "unreadable") if isinstance(error, OSError) else "unreadable"
     return DataError(f"{path}: {said}: check the path")
 
-
-# Files by their first bytes.
 
 _ZIP_MAGIC = b"PK\x03\x04"
 
@@ -310,9 +310,6 @@ def _open_files(label: str, files: Sequence[Path], dialect: Dialect | None) -> I
     yield Source(label, columns[str(files[0])], read, columns, other_delimiter=other)
 
 
-# Data frames, and any table.
-
-
 def _frame_cells(series: Any) -> pa.Array | pa.ChunkedArray | MixedCells:
     """Return a column of a data frame (a series of narwhals), each cell by its own type."""
     if series.implementation.is_pandas_like():
@@ -406,6 +403,7 @@ def with_copies(source: Source, dialect: Dialect | None) -> Source:
 
     return replace(
         source,
+        copied=frozenset(copies),
         names=extended(source.names),
         files={file: extended(names) for file, names in source.files.items()},
         read=lambda requested: source.read([copies.get(name, name) for name in requested]),
@@ -420,6 +418,8 @@ def check_names(source: Source, requested: Collection[str], ignored: Collection[
     """
     for file, names in source.files.items():
         check_names(replace(source, label=file, names=names, files={}), requested, ignored)
+    requested = [name for name in requested if name not in source.copied]
+    ignored = {*ignored, *source.copied}
     matching = sum(name in source.names for name in requested)
     if 2 * matching < len(requested):
         check_separator(source)

@@ -18,7 +18,8 @@ from adaptive_qs.table.spellings import split_name, swapped
 
 QUESTIONS: dict[Topic, str] = {
     "publish": "May every column be published? Name those that must come back empty.",
-    "person": "Which column names persons with several rows? It does not come back. None: -",
+    "person": "Has a person several rows? Name the column of persons: all rows of a person are then"
+    " protected, not one, and it does not come back. None: -",
     "missing": "Do these cells mean a missing value? Name the columns where they are values.",
     "values": "May these lists of values be known? Name the columns to learn with noise instead.",
     "limits": "May these limits and the bins inside be known? Name public limits: age=0..120.",
@@ -47,7 +48,7 @@ def list_questions(schema: Schema) -> list[tuple[Topic, list[str], str]]:
         elif topic == "missing":
             lines = [f"{n}: {', '.join(filter(None, schema.column(n).missing))}" for n in names]
         elif topic == "person":
-            lines = names
+            lines = [f"{n}: {'; '.join(schema.written[n].why)}" for n in names]
         else:
             lines = [f"{n}: {schema.column(n).summary}{_marked(schema, n, topic)}" for n in names]
         person = re.compile(f"({PERSONS})s?")
@@ -67,8 +68,11 @@ def _group_pairs(table: Sequence[tuple[str, ...]]) -> list[str]:
 
 
 def _marked(schema: Schema, name: str, topic: Topic) -> str:
-    equal = topic == "limits" and EQUAL_LIMITS in schema.column(name).why
-    return " (occur in the rows)" if equal else ""
+    if topic != "limits":
+        return ""
+    parts = " and ".join(schema.parts.get(name, ()))
+    equal = EQUAL_LIMITS in schema.column(name).why
+    return (f", with {parts}" if parts else "") + (" (occur in the rows)" if equal else "")
 
 
 def answer(schema: Schema, topic: Topic, text: str) -> Schema:
@@ -86,7 +90,10 @@ def answer(schema: Schema, topic: Topic, text: str) -> Schema:
     if topic == "rule":
         known = [str(number) for number, _ in enumerate(concerned, start=1)]
     for part in named:
-        if (name := part.partition("=")[0].strip()) not in known and part != "-":
+        name = part.partition("=")[0].strip()
+        if name in schema.by_name and (of := schema.column(name).part_of):
+            raise InputError(f"{name!r} is the {of[1]} of {of[0]!r}. Name {of[0]!r}.")
+        if name not in known and part != "-":
             raise InputError(f"{name!r} is none of {join_first(known, 10)}. Type the names again.")
     dropped = {concerned[int(number) - 1] for number in named} if topic == "rule" else set()
     rules = [r for r in content.get("rules", ()) if not (type(r) is dict and r["rule"] in dropped)]
@@ -139,7 +146,10 @@ def _change(schema: Schema, content: dict[str, Any], topic: Topic, part: str) ->
             low, high = re.fullmatch(r"(.+?)\.\.(.+)", ends).groups()  # type: ignore[union-attr]
             _limit(column, low.strip(), high.strip())
         except (AttributeError, ValueError):
-            raise InputError(f"{part!r} has no limits. Type them as {name}=0..100.") from None
+            raise InputError(
+                f"{part!r} has no limits. Type them as {name}=0..100, dates as "
+                f"{name}=2020-01-31..2021-12-31."
+            ) from None
 
 
 def _count_marker(column: dict[str, Any]) -> None:
@@ -172,6 +182,12 @@ def _limit(column: dict[str, Any], low: str, high: str) -> None:
             column["bin_starts"] = [first, *(s for s in column["bin_starts"] if first < s <= last)]
         column |= {"min": first, "max": last}
     else:
+        day = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
+        if column["type"] == "datetime":  # a day is all of its times
+            low += "T00:00:00" if re.fullmatch(day, low) else ""
+            high += "T23:59:59" if re.fullmatch(day, high) else ""
+        if not all(re.match(day, end) for end in (low, high)):
+            raise ValueError
         column |= {"min": low, "max": high}
     column["outside"] = "clip"
 

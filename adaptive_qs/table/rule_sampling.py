@@ -41,13 +41,9 @@ class _Drawn:
     """Values drawn for one column, and for each row the index of its value."""
 
     def __init__(
-        self,
-        column: ColumnBase,
-        codes: NDArray[np.integer],
-        rng: np.random.Generator,
-        drawer: Drawer | None = None,
-        places: NDArray[np.float64] | None = None,
-    ):
+        self, column: ColumnBase, codes: NDArray[np.integer], rng: np.random.Generator,
+        drawer: Drawer | None = None, places: NDArray[np.float64] | None = None,
+    ):  # fmt: skip
         self.column = column
         self._drawer = drawer
         self.codes = codes.astype(np.int64)
@@ -398,7 +394,7 @@ class Where:
         Raise InputError if the text is no condition on these columns, compares two of them,
         distinguishes too much, or is true for no row.
         """
-        by_name = {column.name: column for column in columns if not column.part_of}
+        by_name = {column.name: column for column in columns}
         condition = parse_condition(text, by_name)
         names = condition.columns()
         limits = list(condition.limits())

@@ -18,19 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_qs.errors import InputError
+from adaptive_qs.table import conditions
 from adaptive_qs.table.columns.base import ColumnBase
-from adaptive_qs.table.conditions import (
-    DAY,
-    Condition,
-    Determination,
-    Limits,
-    Mask,
-    Operand,
-    Row,
-    Surely,
-    partition_values,
-    read_values,
-)
+from adaptive_qs.table.conditions import DAY, Condition, Determination, Limits, Mask, Operand, Row
 from adaptive_qs.table.grammar import Columns, parse_rule
 
 MOST_COLUMNS = 4
@@ -122,13 +112,14 @@ class Ruleset:
             Rule(text, parse_rule(text, named), tuple(map(tuple, table))).with_limits(named)
             for text, table in declared
         ]
-        ruleset = cls(named, tuple(rules))
+        own = {name: column for name, column in named.items() if not column.part_of}
+        ruleset = cls(own, tuple(rules))
         ruleset._check()
         return ruleset
 
     def along_with(self, condition: Condition) -> Ruleset:
         """Return the rules and, unchecked, a condition that has to be true, not only unbroken."""
-        added = Rule("the condition", Surely(condition))
+        added = Rule("the condition", conditions.Surely(condition))
         return Ruleset(self.columns, (*self.rules, added))
 
     @cached_property
@@ -198,22 +189,21 @@ class Ruleset:
         found += [self._listed(rule, said) for rule, said in self.determinations]
         return tuple(cells for cells in found if not cells.allowed.all())
 
-    def compute_cells(self, condition: Condition, text: str, surely: bool = False) -> AllowedCells:
-        """Return the cells in which a condition can be unbroken, or ``surely`` can be true."""
+    def compute_cells(self, condition: Condition, text: str) -> AllowedCells:
+        """Return the cells in which a condition can be unbroken."""
         names = tuple(name for name in self.columns if name in condition.columns())
         limits: dict[str, set[float]] = {name: set() for name in names}
         for name, limit in condition.limits():
             limits.get(name, set()).add(limit)
         row, starts = {}, []
         for axis, name in enumerate(names):
-            values, owner = partition_values(self.columns[name], limits[name])
+            values, owner = conditions.partition_values(self.columns[name], limits[name])
             shape = tuple(-1 if k == axis else 1 for k in range(len(names)))
             row[name] = values.reshaped(shape)
             starts.append(np.searchsorted(owner, np.arange(self.columns[name].size)))
         outcome = condition.outcome(row)
-        allowed = outcome.true if surely else outcome.true | outcome.unknown
         sizes = [row[name].low.size for name in names]
-        allowed = np.array(np.broadcast_to(allowed, sizes))
+        allowed = np.array(np.broadcast_to(outcome.true | outcome.unknown, sizes))
         for axis, first in enumerate(starts):
             allowed = np.logical_or.reduceat(allowed, first, axis=axis)
         return AllowedCells(names, allowed, text)
@@ -253,7 +243,7 @@ class Ruleset:
     def _codes(self, name: str, texts: Iterable[str]) -> list[int | None]:
         """Return the codes of single values, or of "(missing)"; None for other texts."""
         column = self.columns[name]
-        found = read_values(column, np.arange(column.size))
+        found = conditions.read_values(column, np.arange(column.size))
         single = found.named & (found.low == found.high)
         places: dict[float | None, int]
         places = {float(found.low[code]): int(code) for code in np.flatnonzero(single)}
@@ -357,9 +347,6 @@ def _in_turn(found: Mapping[str, Computation]) -> Iterator[tuple[str, Computatio
         ready = [n for n, c in left.items() if not any(s in left for s in c.source.columns())]
         for name in ready:
             yield name, left.pop(name)
-
-
-# Codes that can be, and a row of them.
 
 
 def possible_codes(

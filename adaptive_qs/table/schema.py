@@ -184,7 +184,7 @@ class Schema(Reviewed):
         from adaptive_qs.table.rule_sampling import check_values
         from adaptive_qs.table.rules import Ruleset
 
-        ruleset = Ruleset.of(self.own_columns, [(r.rule, r.table) for r in self.declared_rules])
+        ruleset = Ruleset.of(self.columns, [(r.rule, r.table) for r in self.declared_rules])
         check_values(ruleset)
         return ruleset
 

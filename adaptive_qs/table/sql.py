@@ -91,8 +91,6 @@ def list_tables(database: Path) -> dict[str, bool]:
     return dict(redacted(listed, partial(_explain_opening, str(database))))
 
 
-# Tables of databases.
-
 _WRITE_ROWS = "whose rows can depend on each other: write its rows to a table, and name that"
 
 

@@ -300,14 +300,11 @@ class TableSet(BaseModel, frozen=True, extra="forbid"):
         topics = (topic for each in path for topic in self.tables[each].open)
         parent = self.by_child.get(path[-1])
         return own.changed(
-            columns=tuple(columns),
-            description=" ".join(filter(None, described)),
-            open=tuple(dict.fromkeys(topics)),
-            ignore=own.ignore if parent is None else (),
-            person=None if parent is None else parent.column,
-            about=self.tables[self.root].about,
+            columns=tuple(columns), description=" ".join(filter(None, described)),
+            open=tuple(dict.fromkeys(topics)), ignore=own.ignore if parent is None else (),
+            person=None if parent is None else parent.column, about=self.tables[self.root].about,
             file=None,
-        )
+        )  # fmt: skip
 
     def _divide_budget(self) -> dict[str, Fraction]:
         """Return the part of the budget of each table.

@@ -18,27 +18,11 @@ from adaptive_qs.arguments import plain_json
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.errors import AdaptiveQsError, InputError, ResourceExceeded, WorkloadError
 from adaptive_qs.jsonfile import first_complaint, read_json
-from adaptive_qs.workload.families import (
-    AttributeSpec,
-    QueryMaker,
-    QuerySpec,
-    family_names,
-    with_parameters,
-)
+from adaptive_qs.workload import families
+from adaptive_qs.workload import workload as workloads
+from adaptive_qs.workload.families import AttributeSpec, QueryMaker, QuerySpec, family_names
 from adaptive_qs.workload.matrices import Custom, Queries
-from adaptive_qs.workload.workload import (
-    LEAST_WEIGHT,
-    MAX_CLIQUES,
-    MOST_LISTED,
-    MOST_WEIGHT,
-    CliqueArray,
-    QueryPart,
-    QueryWorkload,
-    Workload,
-    all_sets,
-    parse_ways,
-    unlisted_sets,
-)
+from adaptive_qs.workload.workload import MAX_CLIQUES, QueryPart, QueryWorkload, Workload, all_sets
 
 S = TypeVar("S", bound=Sized)
 W = TypeVar("W", Workload, QueryWorkload)
@@ -54,11 +38,15 @@ def all_ways_queries(
     Errors are as for :func:`all_sets`, :func:`parse_ways` and :func:`make_part`.
     """
     maker = QueryMaker(domain)
-    parts = (make_part(maker, some, family, 1.0) for some in all_sets(domain, parse_ways(ways)))
+    parts = (
+        make_part(maker, some, family, 1.0) for some in all_sets(domain, workloads.parse_ways(ways))
+    )
     return QueryWorkload(domain, tuple(parts))
 
 
-def make_part(maker: QueryMaker, sets: CliqueArray, spec: QuerySpec, weight: float) -> QueryPart:
+def make_part(
+    maker: QueryMaker, sets: workloads.CliqueArray, spec: QuerySpec, weight: float
+) -> QueryPart:
     """Return the queries on sets of equally many attributes, shape (sets, k), positions as listed.
 
     A set that occurs twice with the same queries counts once, with the sum of its weights. Raise
@@ -68,7 +56,7 @@ def make_part(maker: QueryMaker, sets: CliqueArray, spec: QuerySpec, weight: flo
     if isinstance(spec, dict):
         by_name = spec
     else:
-        family = with_parameters(spec)
+        family = families.with_parameters(spec)
         if family.joint and sets.shape[1] > 1:
             weights: dict[tuple[tuple[int, ...], Queries], float] = {}
             for listed in map(tuple, sets.tolist()):
@@ -105,7 +93,9 @@ class Part(BaseModel, frozen=True, extra="forbid"):
     """Sets of attributes by name, instead of `ways`."""
     queries: QuerySpec = "marginal"
     """The queries on every attribute of a set, or on each attribute by name."""
-    weight: Annotated[float, Field(ge=LEAST_WEIGHT, le=MOST_WEIGHT, allow_inf_nan=False)] = 1.0
+    weight: Annotated[
+        float, Field(ge=workloads.LEAST_WEIGHT, le=workloads.MOST_WEIGHT, allow_inf_nan=False)
+    ] = 1.0
     """How much the error of each query counts (its square, for plan and answer).
     Weights of repeated sets add up. For plan and answer the largest may be 10^9 times the least."""
 
@@ -212,7 +202,7 @@ class WorkloadFile(BaseModel, frozen=True, extra="forbid"):
             for clique, weight in chain.from_iterable(found):
                 weights[clique] = weights.get(clique, 0.0) + weight
         ways = {k for part in self.parts for k in part.ways or ()}
-        unlisted = {} if most is None else unlisted_sets(domain, ways, most)
+        unlisted = {} if most is None else workloads.unlisted_sets(domain, ways, most)
         if any(unlisted.values()):
             degrees = {len(names) for part in self.parts for names in part.attributes or ()}
             unlisted = {**dict.fromkeys(degrees, 0), **unlisted}
@@ -324,7 +314,7 @@ def split_workload(
     if isinstance(spec, Workload):
         file = WorkloadFile.of(spec)
     elif file is None:
-        ways = (2,) if spec is None else tuple(parse_ways(spec))
+        ways = (2,) if spec is None else tuple(workloads.parse_ways(spec))
         file = WorkloadFile(version=1, parts=(Part(ways=ways),))
     if not file.asks_for_cells or file.target is not None:
         raise WorkloadError(f'{source}: leave out "queries" and "target", as there are many tables')
@@ -340,7 +330,7 @@ def split_workload(
         parts = [each for each in (part.within(domain) for part in file.parts) if each is not None]
         if parts:
             requested = file.model_copy(update={"parts": parts}).workload(
-                domain, source, MOST_LISTED
+                domain, source, workloads.MOST_LISTED
             )
             weights = {c: weight for c, weight in requested.weights.items() if c[-1] >= given[name]}
         if not parts or not weights:

@@ -81,12 +81,9 @@ def limited(workload: Workload, ceilings: Ceilings) -> tuple[Workload, DroppedMa
     requested = [c for c in several if not workload.unlisted or len(c) in workload.unlisted]
     stayed = int(kept[_places(index, requested)].sum())
     left = DroppedMarginals(
-        len(requested) + sum(workload.unlisted.values()),
-        stayed,
-        int(kept.sum()) - 1,
-        ceilings,
+        len(requested) + sum(workload.unlisted.values()), stayed, int(kept.sum()) - 1, ceilings,
         bound,
-    )
+    )  # fmt: skip
     return Workload(workload.domain, weights, target=workload.target, handed_down=True), left
 
 

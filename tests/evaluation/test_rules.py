@@ -531,3 +531,22 @@ def test_schema_init_writes_them_for_review(tmp_path, capsys):
     out.write_text(json.dumps(json.loads(out.read_text()) | {"rules": 5}))
     with pytest.raises(SchemaError, match="rules: must be a list"):
         Schema.load(out)
+
+
+def test_limits_of_spans_are_in_the_words_of_a_reader_and_none_follows_from_another():
+    rng, rows = np.random.default_rng(7), 3_000
+    out = pd.Timestamp("2023-01-01") + pd.to_timedelta(rng.integers(0, 500, rows), "D")
+    start = out + pd.to_timedelta(rng.integers(0, 86_400, rows), "s")
+    table = pd.DataFrame({
+        "out": out, "due": out + pd.to_timedelta(rng.integers(7, 29, rows), "D"),
+        "left": out + pd.to_timedelta(rng.integers(0, 2, rows), "D"),
+        "start": start, "end": start + pd.to_timedelta(rng.integers(7_300, 14_000, rows), "s"),
+    })  # fmt: skip
+    for name in ("out", "due", "left"):
+        table[name] = table[name].dt.date
+    parts = table[["out", "due", "left"]], table[["start", "end"]]
+    schemas = (propose_rules(part, propose(part)) for part in parts)
+    found = {rule.rule for schema in schemas for rule in schema.declared_rules}
+    assert {"due >= out + 7 days", "end <= start + 4 hours", "end >= start + 2 hours"} <= found
+    assert "left <= out + 1 day" in found
+    assert not {"out < due", "due > out", "start < end", "end > start"} & found

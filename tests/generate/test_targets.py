@@ -16,6 +16,7 @@ from adaptive_qs.domain import Attribute, Domain
 from adaptive_qs.generate import targets
 from adaptive_qs.generate.targets import (
     coarser_targets,
+    completed_pairs,
     denoise_counts,
     denoise_model,
     effective_codes,
@@ -301,3 +302,44 @@ def test_coarser_targets_are_sums_of_what_was_measured():
     assert (tail >= 40 - sizes[-1]).mean() < 0.05
     noise_std = make_target(model, (0, 1)).noise_std * math.sqrt(40 / sizes.size)
     assert target.noise_std == pytest.approx(noise_std)
+
+
+def _pairs_with_noise(true, rows=20_000, std=60.0):
+    """A model of 24 columns with three codes, in which two of three pairs were measured."""
+    rng, size = np.random.default_rng(3), 24
+    domain = Domain.from_sizes({f"c{i}": 3 for i in range(size)})
+    model = ReferenceModel(domain, [true(i, i).sum(axis=0) for i in range(size)])
+    model.update((), np.array(float(rows)), 1.0)
+    pairs = [pair for pair in combinations(range(size), 2) if sum(pair) % 3]
+    for a, b in pairs:
+        noisy = rows * true(a, b) + std * rng.standard_normal((3, 3))
+        model.update((a, b), decompose(noisy, (a, b), (a, b)), std**-2)
+    return model, pairs
+
+
+def test_pairs_with_classes_in_common_are_completed_and_those_of_a_chain_are_not():
+    """With four classes, pairs are Σ_c π_c a_c b_cᵀ; in a chain, powers of one matrix."""
+    rng, rows = np.random.default_rng(0), 20_000
+    answers, classes = rng.dirichlet(np.ones(3), size=(24, 4)), np.array([0.4, 0.3, 0.2, 0.1])
+
+    def latent(a, b):
+        return np.einsum("c,ci,cj->ij", classes, answers[a], answers[b])
+
+    def follows(a, b):
+        step = np.full((3, 3), 0.1) + 0.7 * np.eye(3)
+        return np.linalg.matrix_power(step, abs(b - a)) / 3
+
+    model, pairs = _pairs_with_noise(latent)
+    found = completed_pairs(model, pairs)
+    assert [*found] == [*combinations(range(24), 2)]
+    off = {c: np.abs(t.counts / rows - latent(*c)).sum() for c, t in found.items()}
+    noisy = [np.abs(make_target(model, c).counts / rows - latent(*c)).sum() for c in pairs]
+    alone = {c: np.abs(np.outer(*(model.reference[i] for i in c)) - latent(*c)).sum() for c in off}
+    unmeasured = off.keys() - set(pairs)
+    assert np.mean([off[c] for c in pairs]) < 0.9 * np.mean(noisy)
+    # A pair that was not measured is about as near as a measurement would be.
+    assert sum(off[c] for c in unmeasured) < 0.25 * sum(alone[c] for c in unmeasured)
+    assert np.mean([off[c] for c in unmeasured]) < 1.2 * np.mean(noisy)
+    assert all(t.counts.min() >= 0 and t.noise_std == 0 for t in found.values())
+    assert not completed_pairs(*_pairs_with_noise(follows))
+    assert not completed_pairs(model, pairs[:100])  # too few to tell

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -9,11 +11,12 @@ import pytest
 from adaptive_qs import Synthesizer, TableSet
 from adaptive_qs.audit.audit import audit
 from adaptive_qs.cli.entry import main
-from adaptive_qs.errors import DataError, SchemaError
+from adaptive_qs.errors import DataError, InputError, SchemaError
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.encode import decode, read_table
 from adaptive_qs.table.propose import propose
-from adaptive_qs.table.review import answer
+from adaptive_qs.table.review import answer, list_questions
+from adaptive_qs.table.rule_sampling import Where
 from adaptive_qs.table.schema import Schema
 
 RNG = np.random.default_rng(5)
@@ -219,6 +222,37 @@ def test_rules_and_tables_cannot_name_a_part():
         schema_of(SEEN, HOUR, rules=("seen_hour >= 7",))
     with pytest.raises(DataError, match="'seen_hour' is a part of another one"):
         read_table(TABLE.assign(seen_hour=1), WHOLE)
+    said = "'seen_hour' is the hour of 'seen': name 'seen'"
+    with pytest.raises(SchemaError, match=said):
+        schema_of(SEEN, HOUR, rules=("seen_hour = '07:00' -> size = 1",))
+    with pytest.raises(InputError, match=said):
+        Where.from_text("seen_hour = '07:00'", WHOLE.columns)
+    with pytest.raises(SchemaError, match="missing markers of its own: write them in 'seen'"):
+        schema_of(SEEN, {**HOUR, "missing": ["?"]})
+    assert Schema.parse(json.loads(WHOLE.to_json())) == WHOLE
+    with pytest.raises(DataError, match="has 0 of the 3 columns"):
+        read_table(pd.DataFrame({"x": [1]}), WHOLE)
+
+
+def test_a_moment_outside_that_is_missing_has_no_hour():
+    narrow = {**SEEN, "max": "2023-06-30T23:59:59", "outside": "missing"}
+    codes = read_table(TABLE, schema_of(narrow, HOUR, DAY)).columns
+    gone = codes[0] == codes[0].max()
+    assert gone.mean() > 0.4
+    assert ((codes[1] == 24) == gone).all()
+    assert ((codes[2] == 7) == gone).all()
+
+
+def test_a_review_says_that_parts_are_measured_and_takes_days_as_limits_of_times():
+    schema = propose(WIDE)
+    (lines,) = (lines for topic, lines, _ in list_questions(schema) if topic == "limits")
+    assert any("by week, with hour and weekday (occur" in line for line in lines)
+    with pytest.raises(InputError, match=r"'seen_weekday' is the weekday of 'seen'\. Name 'seen'"):
+        answer(schema, "publish", "seen_weekday")
+    seen = answer(schema, "limits", "seen=2022-01-01..2024-12-31").column("seen")
+    assert (str(seen.min), str(seen.max)) == ("2022-01-01 00:00:00", "2024-12-31 23:59:59")
+    with pytest.raises(InputError, match="dates as seen=2020-01-31"):
+        answer(schema, "limits", "seen=1.1.2022..31.12.2024")
 
 
 @pytest.mark.slow

@@ -7,6 +7,7 @@ import json
 import random
 import re
 import uuid
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -19,6 +20,7 @@ from adaptive_qs.errors import DataError
 from adaptive_qs.table.bins import CROWDED, bins_for
 from adaptive_qs.table.encode import decode, read_table
 from adaptive_qs.table.propose import EQUAL_LIMITS, WIDER_LIMITS, Profile, propose
+from adaptive_qs.table.review import answer, list_questions
 from adaptive_qs.table.schema import Schema, open_topics
 from adaptive_qs.table.spellings import FORMATS, in_natural_order
 from adaptive_qs.table.text import PLAIN_TIMES, Spelling
@@ -676,8 +678,32 @@ def test_a_column_that_tells_whose_a_row_is_is_pointed_out():
                           "patient_age": numbers % 97, "id": np.arange(3_000) + 1})  # fmt: skip
     found = propose(table)
     assert open_topics(found)["person"] == ["patient", "customer_id"]
+    assert "1,200 values in 3,000 rows, by its name" in found.column("patient").why
     districts = pd.DataFrame({"district_id": numbers, "x": numbers % 7})
     assert "person" not in open_topics(propose(districts))
+
+
+def test_repeated_cells_that_are_written_as_identifiers_are_asked_about():
+    """Of whatever name; not amounts, measures, codes, dates and keys."""
+    rng = np.random.default_rng(3)
+    who, n = rng.integers(0, 1_200, 6_000), 6_000
+    table = pd.DataFrame({
+        "Mitglied": [f"M-{10_000 + k}" for k in who], "card": rng.permutation(8_000)[who] + 1_000,
+        "holder": np.argsort(rng.permutation(1_200))[who] + 1,
+        "price": rng.lognormal(3, 1, n).round(2), "spent": rng.exponential(500, n).astype(int) + 1,
+        "height": rng.normal(1_500, 90, n).astype(int), "minute": rng.integers(0, 1_440, n),
+        "plz": [f"{k:05}" for k in who], "land": rng.choice([*map("".join, product("ABCDE",
+        repeat=3))], n), "made": pd.Timestamp("2020-01-01") + pd.to_timedelta(who, "D"),
+        "key": np.arange(n),
+    })  # fmt: skip
+    schema = propose(table)
+    assert sorted(open_topics(schema)["person"]) == ["Mitglied", "card", "holder"]
+    asked = {topic: (lines, text) for topic, lines, text in list_questions(schema)}
+    lines, text = asked["person"]
+    assert any("values in 6,000 rows, written as M-1{9999}" in line for line in lines)
+    assert text == "-"
+    assert answer(schema, "person", text).person is None
+    assert answer(schema, "person", "Mitglied").person == "Mitglied"
 
 
 @pytest.mark.parametrize("sign", ["", "-"])

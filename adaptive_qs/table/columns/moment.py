@@ -343,8 +343,6 @@ class DatetimeColumn(MomentColumn):
         super()._check_values()
 
 
-# Drafts of dates and times.
-
 UNEVEN = 0.1
 """Distance of the shares of hours or weekdays from equal ones from which on a part is proposed."""
 

@@ -13,16 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from adaptive_qs.domain import BinLabel
-from adaptive_qs.table.columns.base import (
-    TO_BE_LEARNT,
-    CellType,
-    Draft,
-    bin_label,
-    cells,
-    np,
-    pa,
-    pc,
-)
+from adaptive_qs.table.columns import base
+from adaptive_qs.table.columns.base import TO_BE_LEARNT, CellType, Draft, cells, np, pa, pc
 from adaptive_qs.table.columns.binned import Learnt, NumberColumn
 from adaptive_qs.table.columns.category import MAX_EXACT, CategoricalColumn, Integer64
 from adaptive_qs.table.text import read_integer, with_exponents
@@ -179,7 +171,7 @@ class IntegerColumn(NumberColumn):
         if self.starts is None:
             return [str(value) for value in range(low, high + 1)]
         return [
-            str(start) if end == start + 1 else bin_label(str(start), str(end - 1))
+            str(start) if end == start + 1 else base.bin_label(str(start), str(end - 1))
             for start, end in pairwise((*self.starts, high + 1))
         ]
 

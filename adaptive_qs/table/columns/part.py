@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import PrivateAttr
+from pydantic import Field, PrivateAttr
 
-from adaptive_qs.table.columns.base import UNREADABLE, ColumnBase, Text, cells, np, pa
+from adaptive_qs.table.columns.base import OUTSIDE, UNREADABLE, ColumnBase, Text, cells, np, pa
 
 if TYPE_CHECKING:
     from adaptive_qs.table.columns.base import Codes
@@ -42,6 +42,7 @@ class PartColumn(ColumnBase):
     """Which part: the hour of the day, or the day of the week."""
     ordered: bool = True
     """Whether the order of the values means something (for prefix and range queries)."""
+    missing: Annotated[tuple[Text, ...], Field(exclude=True)] = ()
     _source: Any = PrivateAttr(None)
 
     def bound(self, columns: Mapping[str, ColumnBase]) -> Self:
@@ -63,6 +64,10 @@ class PartColumn(ColumnBase):
                     f"columns {other.name!r} and {self.name!r} are both the {self.unit} of "
                     f"{self.of!r}: keep one"
                 )
+        if self.missing and self._source is None:
+            raise ValueError(
+                f"column {self.name!r} has missing markers of its own: write them in {self.of!r}"
+            )
         bound = self.model_copy(update={"missing": source.missing})
         bound._source = source
         return bound
@@ -103,7 +108,10 @@ class PartColumn(ColumnBase):
 
     def read(self, values: pa.Array) -> Codes:
         seconds, readable = cells.as_seconds(values, self.source.format, self.source.wall_clock)
-        return np.where(readable, find_parts(seconds, self.unit), UNREADABLE)
+        codes = np.where(readable, find_parts(seconds, self.unit), UNREADABLE)
+        if self.outside == "missing":
+            codes[readable & (self.source.read(values) < 0)] = OUTSIDE
+        return codes
 
     def draw(self, codes: Codes, rng: np.random.Generator) -> pa.Array:
         return pa.array(PARTS[self.unit]).take(pa.array(codes))

@@ -55,8 +55,6 @@ def check_versions(
             )
 
 
-# Tasks.
-
 T = TypeVar("T")
 FileVersion = tuple[int, int]
 """Size of a file, and the time of its last change (ns): equal on every machine that sees it."""
