@@ -15,6 +15,7 @@ from adaptive_qs.errors import InputError, SchemaError
 from adaptive_qs.generate.check import CheckedPages, Gap
 from adaptive_qs.generate.shape import Copula
 from adaptive_qs.pages.words import counted, join_first
+from adaptive_qs.table.cells import normalise
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.encode import decode, read_table
 from adaptive_qs.table.files import STAMP_KEY
@@ -277,6 +278,9 @@ class Drawing:
             ) from None
         for place, name in enumerate(self.schema.names):
             written[:, place] = final_codes.get(name, codes.columns[place])
+            if part := self.schema.column(name).part_of:  # as it can be read from what is written
+                cells = normalise(drawn[part[0]])
+                written[:, place] = self.schema.column(name).encode(cells)
         return pa.table(drawn)
 
 

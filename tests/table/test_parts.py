@@ -164,6 +164,27 @@ def test_rules_between_times_leave_hours_and_weekdays(equation):
         assert (again.columns[place] == codes.columns[place]).mean() > 0.99
 
 
+def test_the_check_against_the_release_sees_the_weekdays_that_are_written():
+    """A rule that the true table breaks moves all Saturdays to Sundays."""
+    days = pd.Series(np.datetime64("2023-01-07") + 7 * RNG.integers(0, 50, 1_000).astype("m8[D]"))
+    table = pd.DataFrame({"a": days.dt.date, "b": days.dt.date, "size": 1})
+    columns = [
+        {"name": "a", "type": "date", "min": "2023-01-01", "max": "2024-01-31"},
+        {"name": "b", "type": "date", "min": "2023-01-01", "max": "2024-01-31"},
+    ]  # fmt: skip
+    columns = [{**column, "granularity": "month"} for column in columns]
+    columns += [{**DAY, "of": name, "name": f"{name}_weekday"} for name in "ab"]
+    schema = Schema.parse(
+        {"version": 1, "columns": [*columns, OTHERS[1]], "rules": ["b = a + 1 day"]}
+    )
+    model = Synthesizer(rho=50, insecure_seed=1, beyond_limits=True, workers=1)
+    drawing = model.fit(table, schema=schema).release_.draw(seed=1)
+    made = drawing.table().to_pandas()
+    assert (made.b == made.a + pd.Timedelta("1D")).all()
+    seen = {found.columns: found.cell for found in drawing.contradictions}
+    assert ("b_weekday",) in seen or ("a_weekday",) in seen
+
+
 def test_conditions_are_met_and_hours_kept_besides():
     model = Synthesizer(rho=50, insecure_seed=1, beyond_limits=True, workers=1)
     model.fit(TABLE, schema=WHOLE)

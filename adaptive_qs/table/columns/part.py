@@ -64,7 +64,7 @@ class PartColumn(ColumnBase):
                     f"columns {other.name!r} and {self.name!r} are both the {self.unit} of "
                     f"{self.of!r}: keep one"
                 )
-        if self.missing and self._source is None:
+        if self._source is None and self.missing not in ((), source.missing):
             raise ValueError(
                 f"column {self.name!r} has missing markers of its own: write them in {self.of!r}"
             )
