@@ -200,7 +200,8 @@ SHORTEST = 0.75
 
 
 CLEAR_MISFIT = 2.0
-"""Mean squared misfit of a coarser target from which on it is followed, in variances of a cell."""
+"""Mean squared misfit of a coarser target, or of all trends and a trend, from which on it is
+followed, in variances."""
 CHECKED_EVERY = 4
 """Steps from one look at a coarser target without a clear misfit to the next."""
 FASTER = 4.0
@@ -241,6 +242,7 @@ class WeightUpdater:
         for target in targets:
             self._alike.setdefault(self.model.carrier(target.clique), []).append(target)
         self._inside = finest_groups(self.model.domain, self.model.shapes)
+        self._trends = 0.0  # mean squared misfit of trends in the last step
         self._waiting = dict[Clique, int]()  # steps until a coarser target is looked at again
         self._misfits = {t.clique: np.zeros(t.counts.shape, dtype=np.float32) for t in targets}
 
@@ -255,6 +257,7 @@ class WeightUpdater:
         every, shapes = list(self._alike), self.model.shapes
         moved: list[list[tuple[int, NDArray[np.float64]]]] = [[] for _ in every]
         products, squares = np.zeros((2, len(every)))
+        trends = dict[Clique, float]()
 
         def follow(k: int) -> None:
             settings, domain = self.settings, self.model.domain
@@ -279,7 +282,10 @@ class WeightUpdater:
                     target.clique, desired, counted, eta, self.shared
                 )
                 if target.trend is not None:
-                    ratios[target.clique] *= target.trend.ratio(counts, eta, share)
+                    off, squared = target.trend.misfit(counts, share)
+                    trends[target.clique] = squared
+                    if min(self._trends, squared) > CLEAR_MISFIT:
+                        ratios[target.clique] *= target.trend.ratio(counts, eta, off)
                 moved[k] += drifts(
                     ratios[target.clique], codes[columns], target.clique, domain, shapes
                 )
@@ -292,6 +298,7 @@ class WeightUpdater:
             self.model.scale_all(ratios)
 
         over_items(self.workers, follow, range(len(every)))
+        self._trends = float(np.mean([*trends.values()])) if trends else 0.0
         for i, drift in chain.from_iterable(moved):
             self.model.scale((i,), 1 / drift)
         if products.sum() < -eta * squares.sum():

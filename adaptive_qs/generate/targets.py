@@ -21,8 +21,6 @@ from adaptive_qs.residual import ReferenceModel, ResidualEstimate, decompose, va
 Array = NDArray[np.float64]
 
 
-CLEAR_TREND = 2.0
-"""Squared misfit of a trend from which on it is followed, in variances of its noise."""
 STEP = 3.0
 """Length of a step towards a trend, compared with those towards cells."""
 
@@ -31,8 +29,8 @@ STEP = 3.0
 class Trend:
     """How two ordered columns go together, as measured, which no projection has biased.
 
-    ``product`` is the sum over the rows of the product of two scores, which are ranks of groups of
-    codes with mean 0 and variance 1 (0 off the scale): Spearman's correlation times the rows.
+    ``product`` is the sum over the rows of the product of two scores, which are ranks of codes
+    with mean 0 and variance 1 (0 off the scale): Spearman's correlation times the rows.
     """
 
     scores: tuple[Array, Array]
@@ -43,16 +41,19 @@ class Trend:
         """Return the trend of a table with ``factor`` times as many rows."""
         return Trend(self.scores, self.product * factor, self.noise_std * factor)
 
-    def ratio(self, counts: Array, exponent: float, share: float) -> Array:
-        """Return the factors of the pair's weights that bring ``counts`` to a share of the trend.
+    def misfit(self, counts: Array, share: float) -> tuple[float, float]:
+        """Return by how much ``counts`` miss a share of the trend, and its square in variances.
 
-        They are 1 while it is off by no more than its noise and that of the rows explain.
+        The noise of the measurement and that of the rows count.
         """
         first, second = self.scores
-        rows, off = max(float(counts.sum()), 1.0), share * self.product - first @ counts @ second
-        if off**2 < CLEAR_TREND * ((share * self.noise_std) ** 2 + rows):
-            return np.ones(1)
-        return np.exp(STEP * exponent * off / rows * np.outer(first, second))
+        off = float(share * self.product - first @ counts @ second)
+        return off, off**2 / ((share * self.noise_std) ** 2 + max(float(counts.sum()), 1.0))
+
+    def ratio(self, counts: Array, exponent: float, off: float) -> Array:
+        """Return the factors of the pair's weights that bring ``counts`` nearer to the trend."""
+        steps = np.outer(*self.scores) / max(float(counts.sum()), 1.0)
+        return np.exp(STEP * exponent * off * steps)
 
 
 @dataclass(frozen=True)

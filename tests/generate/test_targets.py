@@ -346,7 +346,7 @@ def test_pairs_with_classes_in_common_are_completed_and_those_of_a_chain_are_not
     assert not completed_pairs(model, pairs[:100])  # too few to tell
 
 
-def test_the_trend_of_a_pair_is_spearmans_correlation_as_measured_and_is_followed_while_clear():
+def test_the_trend_of_a_pair_is_spearmans_correlation_as_measured():
     """Ranks of codes with ties and missing ones off the scale; factors tilt towards the trend."""
     rng = np.random.default_rng(3)
     domain = Domain((Attribute("a", 12), Attribute("b", 9, beyond=1), Attribute("c", 4, False)))
@@ -363,8 +363,11 @@ def test_the_trend_of_a_pair_is_spearmans_correlation_as_measured_and_is_followe
     spearman = others @ ranks / math.sqrt((others @ others) * (ranks @ ranks))
     assert trend.product == pytest.approx(20_000 * spearman, rel=1e-6)
     true = model.marginal((0, 1))
-    assert (trend.ratio(true, 0.1, 1.0) == 1).all()
+    assert trend.misfit(true, 1.0) == pytest.approx((0.0, 0.0), abs=1e-6)
     apart = np.outer(true.sum(axis=1), true.sum(axis=0)) / true.sum()
-    factors = trend.ratio(apart, 0.1, 1.0)
+    off, squared = trend.misfit(apart / 2, 0.5)
+    assert off == pytest.approx(trend.product / 2)
+    assert squared == pytest.approx(off**2 / 10_000, rel=1e-3)
+    factors = trend.ratio(apart / 2, 0.1, off)
     assert factors[0, 0] > 1 > factors[0, 7]
     assert (factors[:, 8] == 1).all()
