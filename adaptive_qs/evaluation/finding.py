@@ -206,6 +206,8 @@ class _View:
         said = np.format_float_positional(amount, trim="-")
         if self.column.kind == "moments":
             said = str(np.datetime64(int(amount), "s"))[: 10 if self.column.by_day else None]
+        if self.column.kind == "times":
+            said = f"'{self.column.amount_text(amount)}'"
         return f"{self.name} {sign} {said}"
 
     def lists(self, codes: NDArray[np.intp], sign: str = "=") -> str:
@@ -298,10 +300,8 @@ def _follows(fact: _Fact, target: _Fact, edges: Sequence[tuple[_Fact, _Fact]]) -
 
 
 def _is_within(one: _Fact, other: _Fact) -> bool:
-    if one.place != other.place:
-        return False
-    rows = np.count_nonzero(one.true)
-    return bool(np.count_nonzero(one.true & other.true) >= (1 - LEAST_NEW) * rows)
+    same = one.place == other.place
+    return same and bool((one.true & other.true).sum() >= (1 - LEAST_NEW) * one.true.sum())
 
 
 def _join(fact: _Fact, target: _Fact, same: bool) -> str:

@@ -95,7 +95,8 @@ class Determination:
         cells = np.unique(np.stack([joint.pair.true.columns[k] for k in places]), axis=1).T
         labels = [column.labels_of_codes() for column in columns]
         values = [c.num_values - (c.catch_all_code == c.num_values - 1) for c in columns]
-        listed = cells[(cells < values).all(axis=1)].tolist()
+        missing = [column.missing_code or -1 for column in columns]
+        listed = cells[((cells < values) | (cells == missing)).all(axis=1)].tolist()
         return tuple(tuple(names[code] for names, code in zip(labels, row)) for row in listed)
 
 

@@ -185,7 +185,9 @@ def numbers_read(values: pa.Array, spelling: Spelling) -> pa.Array:
     if spelling.plain or not pa.types.is_string(values.type):
         return values
     numbers = pc.match_substring_regex(values, f"^(?:{spelling.pattern})$")
-    texts = pc.replace_substring_regex(values, spelling.groups, "") if spelling.groups else values
+    texts = pc.replace_substring(values, spelling.prefix, "", max_replacements=1)
+    texts = pc.replace_substring(texts, spelling.suffix, "", max_replacements=1)
+    texts = pc.replace_substring_regex(texts, spelling.groups, "") if spelling.groups else texts
     return pc.if_else(numbers, pc.replace_substring(texts, spelling.decimal, "."), NULL)
 
 

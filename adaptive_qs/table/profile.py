@@ -203,7 +203,8 @@ class Profile:
         if self.integers and self.from_floats:
             return {"fixed_decimals": 1}
         least = min(self.lengths, default=0)
-        parts = (text.partition(self.spelling.decimal) for text in self.texts - self.marked)
+        texts = self.texts - self.marked
+        parts = ((self.spelling.read(text) or text).partition(".") for text in texts)
         padded = self.from_text and {len(p[2]) for p in parts if p[2].endswith("0")} == {least}
         if not 0 < least <= 9 or self.exponents or not padded:
             return {}
@@ -320,7 +321,8 @@ class Profile:
         """The forms in which the cells are numbers; none for the plain form."""
         if self.numbers or len(self.words) > MAX_WORDS:
             return []
-        return spellings.number_spellings(sorted(self.texts - self.marked - self.words))
+        texts = sorted(self.texts - self.marked - self.words)
+        return spellings.number_spellings(texts, len(texts) > bins.codes_for(self.filled))
 
     @property
     def truth(self) -> bool:

@@ -146,15 +146,15 @@ class Ruleset:
             left, *others = meaning.columns()
             if len(others) > 1:
                 continue
-            column, codes = self.columns[left], self._places(left)
+            column = self.columns[left]
             names: dict[str, int] = {}
             group = [0] * column.size
-            for value, stands_for in rule.table:
-                group[codes[column.read_amount(value)]] = 1 + names.setdefault(
-                    stands_for, len(names)
-                )
             if column.missing_code is not None:
-                group[column.missing_code] = 1 + len(names)
+                group[column.missing_code] = -1
+            codes = self._codes(left, [value for value, _ in rule.table])
+            for code, (_, stands_for) in zip(codes, rule.table):
+                group[code or 0] = 1 + names.setdefault(stands_for, len(names))
+            group = [1 + len(names) if each < 0 else each for each in group]
             found[left] = (*found.get(left, ()), tuple(group))
         return found
 
@@ -210,44 +210,46 @@ class Ruleset:
 
     def _listed(self, rule: Rule, meaning: Determination) -> AllowedCells:
         """Return the cells of a determination with a declared table; the rest is free."""
-        places = [self._places(name) for name in meaning.columns()]
-        allowed = np.ones([self.columns[name].size for name in meaning.columns()], dtype=np.bool_)
-        *_, right = meaning.columns()
+        names = meaning.columns()
+        allowed = np.ones([self.columns[name].size for name in names], dtype=np.bool_)
+        missing = self.columns[names[-1]].missing_code
         for values in rule.table:
-            if len(values) != len(places):
+            if len(values) != len(names):
                 raise InputError(
                     f"rule {rule.text!r}: its table has a row of {len(values)} values for "
-                    f"{len(places)} columns. Write one value for each column."
+                    f"{len(names)} columns. Write one value for each column."
                 )
-            codes = []
-            for value, place, name in zip(values, places, meaning.columns()):
-                amount = self.columns[name].read_amount(value)
-                if amount not in place:
+        listed = [self._codes(n, values) for n, values in zip(names, zip(*rule.table))]
+        for values, codes in zip(rule.table, zip(*listed)):
+            for value, code, name in zip(values, codes, names):
+                if code is None:
                     raise InputError(
                         f"rule {rule.text!r}: {value!r} in its table is no value of {name!r}: "
                         "check the spelling"
                     )
-                codes.append(place[amount])
             one = np.arange(allowed.shape[-1]) == codes[-1]
-            before = allowed[tuple(codes[:-1])]
+            before = allowed[codes[:-1]]
             if not before[codes[-1]]:
                 raise InputError(
                     f"rule {rule.text!r}: its table has two values for {values[:-1]}: keep one"
                 )
-            one |= np.arange(len(one)) == self.columns[right].missing_code
-            allowed[tuple(codes[:-1])] = one
-        return self._in_order(meaning.columns(), allowed, rule.text)
+            allowed[codes[:-1]] = one | (np.arange(len(one)) == missing)
+        return self._in_order(names, allowed, rule.text)
 
     def _in_order(self, names: tuple[str, ...], allowed: Mask, text: str) -> AllowedCells:
         order = sorted(range(len(names)), key=lambda k: list(self.columns).index(names[k]))
         return AllowedCells(tuple(names[k] for k in order), np.transpose(allowed, order), text)
 
-    def _places(self, name: str) -> dict[float | None, int]:
-        """Return the codes of single values by their amounts."""
+    def _codes(self, name: str, texts: Iterable[str]) -> list[int | None]:
+        """Return the codes of single values, or of "(missing)"; None for other texts."""
         column = self.columns[name]
         found = conditions.read_values(column, np.arange(column.size))
         single = found.named & (found.low == found.high)
-        return {float(found.low[code]): int(code) for code in np.flatnonzero(single)}
+        places: dict[float | None, int]
+        places = {float(found.low[code]): int(code) for code in np.flatnonzero(single)}
+        missing = column.missing_code
+        markers = {*column.missing, column.labels_of_codes()[missing]} if missing else ()
+        return [missing if t in markers else places.get(column.read_amount(t)) for t in texts]
 
     # Whether rows can meet them.
 

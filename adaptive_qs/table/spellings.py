@@ -48,10 +48,11 @@ def formats_like(text: str) -> list[str]:
     dated = (
         r"(\d{1,4}([./-])\d{1,2}\2\d{2,4}|\d{8}|\d{1,2}[ -][A-Za-z]{3,9}[ -]\d{2,4}"
         r"|[A-Za-z]{3,9} \d{1,2},? \d{4})([ T].*)?|\d{4}[-/]\d{2}|\d{1,2}/\d{4}|\d{6}"
+        r"|\d{2}:\d{2}(:\d{2}| [AP]M)?"
     )
     if not re.fullmatch(dated, text):
         return []
-    ways = (*PLAIN_TIMES, *FORMATS)
+    ways = (*PLAIN_TIMES, *FORMATS, "%H:%M", "%H:%M:%S", "%I:%M %p")
     return [way for way in ways if read_moment(text, way, wall_clock=True) is not None]
 
 
@@ -124,22 +125,32 @@ def swapped(way: str | None) -> str | None:
     return way[3:5] + way[2] + way[:2] + way[5:]
 
 
-def number_spellings(values: Sequence[str]) -> list[Spelling]:
+SPACE = "[ \u00a0\u202f]?"
+_CODES = "USD|EUR|GBP|CHF|JPY|CNY|INR|AUD|CAD|SEK|NOK|DKK|PLN|CZK|HUF|BRL|kr|zł|Kč|Fr\\.?|R\\$"
+CURRENCY = f"(?:[$€£¥₹₽₩₺]|{_CODES})"
+UNIT = rf"(?! ?[ap]m\b)(?:{SPACE}(?:%|{CURRENCY}|[a-zµμ°²³/·]{{1,10}}[A-Z]?)| [A-Za-z/]{{1,10}})"
+
+
+def number_spellings(values: Sequence[str], units: bool = False) -> list[Spelling]:
     """Return the forms in which all values are numbers, the simplest for each decimal sign.
 
     Both signs are returned only if they give different numbers. Internet addresses have no form.
+    With ``units`` all values can have one currency or unit before or behind the number.
     """
     if all(re.fullmatch(r"[0-9]{1,3}(\.[0-9]{1,3}){3}", value) for value in values):
         return []
+    around = re.compile(rf"[+-]?({CURRENCY}{SPACE})?[+-]?[0-9][0-9.,'’ \u00a0\u202f]*?({UNIT})?")
+    unit = around.fullmatch(values[0]) if values and units else None
+    prefix, suffix = unit.groups(default="") if unit else ("", "")
     forms: dict[DecimalSign, tuple[GroupSign | Literal[""], ...]] = {
-        ".": (",", " ", "'"),
+        ".": ("", ",", " ", "'"),
         ",": ("", ".", " ", "'"),
     }
     found: list[Spelling] = []
     for decimal, groups in forms.items():
         for thousands in groups:
-            way = Spelling(decimal, thousands)
-            if values and all(way.read(value) is not None for value in values):
+            way = Spelling(decimal, thousands, prefix, suffix)
+            if values and not way.plain and all(way.read(value) is not None for value in values):
                 found.append(way)
                 break
     if len(found) == 2 and all(found[0].read(v) == found[1].read(v) for v in values):
@@ -149,24 +160,23 @@ def number_spellings(values: Sequence[str]) -> list[Spelling]:
 
 def numbers_spelled(values: Sequence[str]) -> str:
     """Return why values that are all numbers cannot be read as such, and what to do; else ""."""
-    if len(number_spellings(values)) > 1:
+    if (ways := number_spellings(values, units=True)) and len(ways) == 1:
+        return ""
+    if ways:
         return (
             "numbers whose commas can mean decimals or thousands: declare the column with "
             '"decimal" or "thousands" ","'
         )
-    space = "[ \u00a0\u202f]?"
-    codes = "USD|EUR|GBP|CHF|JPY|CNY|INR|AUD|CAD|SEK|NOK|DKK|PLN|CZK|HUF|BRL|kr|zł|Kč|Fr\\.?|R\\$"
-    currency = f"(?:[$€£¥₹₽₩₺]|{codes})"
     digits = r"(?:[0-9]+|[1-9][0-9]{0,2}(?:[.,'’ \u00a0\u202f][0-9]{3})+)(?:[.,][0-9]+)?"
     written = re.compile(
-        rf"\(?[+\-−]?{space}(?:{currency}{space})?[+\-−]?{digits}{space}(?:{currency}|%)?\)?"
+        rf"\(?[+\-−]?{SPACE}(?:{CURRENCY}{SPACE})?[+\-−]?{digits}{SPACE}(?:{CURRENCY}|%)?\)?"
     )
     plain = re.compile(r"[0-9]+(\.[0-9]+)?")
     if all(map(plain.fullmatch, values)) or not all(map(written.fullmatch, values)):
         return ""
     return (
-        "numbers with signs of a currency, percent signs, brackets or separators: write them as "
-        "plain numbers such as 1234.5"
+        "numbers with signs of a currency, percent signs, brackets or separators in several forms: "
+        "write them in one, such as 1234.5"
     )
 
 
@@ -197,14 +207,6 @@ def keys_spelled(values: Sequence[str], all_different: bool) -> str:
     if all_different and len(keys) >= 10 and len({key and key[1] for key in keys} - {None}) == 1:
         return "an identifier: every value is different" * all(keys)
     return ""
-
-
-def units_spelled(values: Sequence[str]) -> str:
-    """Return that all values are numbers with one unit, and what to do; else ""."""
-    unit = r"[+-]?[0-9]+(?:[.,][0-9]+)?( ?[a-zµμ°²³/·]{1,10}[A-Z]?| [A-Za-z/]{1,10})"
-    found = [re.fullmatch(unit, value) for value in values]
-    single = all(found) and len({each[1].strip().rstrip("s") for each in found if each}) == 1
-    return "numbers with a unit: write them without, such as 1234.5" * single
 
 
 def mostly_spelled(values: Sequence[str]) -> str:
@@ -289,7 +291,7 @@ def _range(label: str) -> tuple[str, tuple[float, float]] | None:
     """Return the unit of a label and the ends of its range; None if there is no single unit."""
     amount = r"[$€£]?[0-9]+(?:,[0-9]{3})*(?:\.[0-9]+)? ?(?:k(?![a-z]))?(?:st|nd|rd|th)?%?"
     word = r"(?!(?:to|and|or|more|over|older|above|under|less|younger|below|up)\b)[a-z]+"
-    unit = rf"(?:[ -]({word}(?: {word})?))?"
+    unit = rf"(?:[ -]?({word}(?: {word})?))?"
     found = re.fullmatch(
         r"(<=?|>=?|under |below |up to |less than |over |above |more than |at least )?\s*"
         rf"({amount}){unit}(?:\s*(?:-|–|to|and)\s*({amount}){unit})?"
@@ -372,7 +374,9 @@ def in_natural_order(labels: Sequence[str]) -> list[str] | None:
         places = {label: place for label in labels if (place := order(label)) is not None}
         if len(places) == len(labels):
             return sorted(labels, key=lambda label: (places[label], label))
-    return in_order_of_numbers(labels)
+    if (ordered := in_order_of_numbers(labels)) or len(ways := number_spellings(labels, True)) != 1:
+        return ordered
+    return sorted(labels, key=lambda label: float(ways[0].read(label) or 0))
 
 
 def _order_words(scale: str) -> Order:

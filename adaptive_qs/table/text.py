@@ -179,10 +179,12 @@ GroupSign = Literal[",", ".", " ", "'"]
 
 @dataclass(frozen=True)
 class Spelling:
-    """The form of numbers in text: decimal sign, and sign between groups of three digits."""
+    """The form of numbers in text: signs of decimals and groups, and what stands around them."""
 
     decimal: DecimalSign = "."
     thousands: GroupSign | Literal[""] = ""  # a cell may do without the groups
+    prefix: str = ""  # every cell has it, behind or before a sign
+    suffix: str = ""
 
     @property
     def plain(self) -> bool:
@@ -192,8 +194,8 @@ class Spelling:
     @property
     def fields(self) -> dict[str, str]:
         """The keys of a column of a schema that state it, defaults aside."""
-        decimal = {} if self.decimal == "." else {"decimal": self.decimal}
-        return decimal | ({"thousands": self.thousands} if self.thousands else {})
+        default = Spelling.__dataclass_fields__
+        return {k: getattr(self, k) for k, f in default.items() if getattr(self, k) != f.default}
 
     @property
     def groups(self) -> str:
@@ -207,7 +209,9 @@ class Spelling:
         sign = re.escape(self.decimal)
         grouped = f"[1-9][0-9]{{0,2}}(?:{self.groups}[0-9]{{3}})+" if self.groups else "[0-9]+"
         number = f"(?:{grouped}|[0-9]+)(?:{sign}[0-9]*)?|{sign}[0-9]+"
-        return f"[+-]?(?:{number})(?:[eE][+-]?[0-9]+)?"
+        before = f"{re.escape(self.prefix)}[+-]?" if self.prefix else ""
+        exponent = "" if self.suffix else "(?:[eE][+-]?[0-9]+)?"
+        return f"[+-]?{before}(?:{number}){exponent}{re.escape(self.suffix)}"
 
     def read(self, text: str) -> str | None:
         """Return a number in Python's form; None if the text is no number in this form."""
@@ -215,6 +219,7 @@ class Spelling:
             return text
         if re.fullmatch(self.pattern, text) is None:
             return None
+        text = text.replace(self.prefix, "", 1).removesuffix(self.suffix)
         return re.sub(self.groups or r"(?!)", "", text).replace(self.decimal, ".")
 
     def write(self, number: str) -> str:
@@ -222,7 +227,7 @@ class Spelling:
         parts = re.fullmatch(r"([+-]?)([0-9]+)(\.?[0-9]*(?:[eE].*)?)", number)
         sign, digits, rest = parts.groups(default="")  # type: ignore[union-attr]
         grouped = f"{int(digits):,}".replace(",", self.thousands)
-        return f"{sign}{grouped}{rest.replace('.', self.decimal)}"
+        return f"{sign}{self.prefix}{grouped}{rest.replace('.', self.decimal)}{self.suffix}"
 
 
 def to_seconds(moment: dt.date) -> int:

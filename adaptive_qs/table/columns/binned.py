@@ -32,6 +32,8 @@ Outside = Literal["refuse", "clip", "missing"]
 """What happens to values outside the range: the table is refused, they move to the nearest end, or
 they count as missing (then unreadable cells do as well).
 """
+Unit = Annotated[str, Field(max_length=20, pattern=r"^([^0-9+-]*[^0-9+.,'’\s-][^0-9+-]*)?$")]
+"""What stands before or behind numbers: no digit or sign, nor signs of groups alone."""
 Learnt = Literal["min", "max", "bins"]
 """Parts of a column of numbers that a run learns."""
 
@@ -235,6 +237,10 @@ class NumberColumn(RangeColumn):
     thousands: GroupSign | None = None
     """What parts groups of three digits in text: 1.234,5 with "." (and decimal ","). Cells may do
     without, CSV is written with it. " " takes no-break spaces as well."""
+    prefix: Unit = ""
+    """What stands before each number in text, such as "$" or "EUR ", behind the sign."""
+    suffix: Unit = ""
+    """What stands behind each number in text, such as "%" or " km"."""
     fixed_decimals: Annotated[int, Field(ge=1, le=9)] | None = None
     """Decimals that every number has at least in CSV, zeros included: 902.10 with 2."""
     private_bins: Annotated[int, Field(ge=2, le=1000)] | None = None
@@ -355,7 +361,7 @@ class NumberColumn(RangeColumn):
     @cached_property
     def spelling(self) -> Spelling:
         """The form of numbers in text."""
-        return Spelling(self.decimal, self.thousands or "")
+        return Spelling(self.decimal, self.thousands or "", self.prefix, self.suffix)
 
     def plain(self, values: pa.Array) -> pa.Array:
         return cells.numbers_read(values, self.spelling)
@@ -384,6 +390,9 @@ class NumberColumn(RangeColumn):
     def declares(self, text: str) -> bool:
         value = self._read_text(self.spelling.read(text) or "")
         return value is not None and self.span[0] <= value <= self.span[1]
+
+    def _heap_text(self, value: float) -> str:
+        return self.spelling.write(str(value))
 
     def _read_text(self, text: str) -> int | float | None:
         """Return the number in a plain text, None if it is none."""

@@ -282,10 +282,8 @@ class CategoricalColumn(base.ColumnBase):
             most = binning.periods_for(profile.filled)
         if problem and len(values) <= most:
             return base.Draft(labels, f"taken as categories, but {problem}")
-        if not problem and len(values) > most:
-            problem = spellings.units_spelled(values)
-            if not problem and ordered is None and not profile.zero_filled:
-                problem = spellings.mostly_spelled(values)
+        if not problem and len(values) > most and ordered is None and not profile.zero_filled:
+            problem = spellings.mostly_spelled(values)
         if not problem:
             all_different = not profile.too_many and len(values) == profile.filled > 1
             problem = spellings.keys_spelled(values, all_different)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import re
 from collections.abc import Hashable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -84,7 +85,6 @@ class MomentColumn(RangeColumn):
     format: str | None = None
     """How cells are written, in the letters of strptime; ISO 8601 when absent."""
 
-    kind: ClassVar[Hashable] = "moments"
     wall_clock: ClassVar[bool] = False
     """Whether cells with a time zone count by their own clock instead of in UTC."""
     point: ClassVar[int] = 1
@@ -95,6 +95,15 @@ class MomentColumn(RangeColumn):
     @property
     def num_values(self) -> int:
         return 1 + self.period(self.max) - self.period(self.min)
+
+    @property
+    def kind(self) -> Hashable:
+        """The kind "moments", or "times" of a day (1 January 1900) if the format has no date."""
+        return "times" if self.format and not re.search("%[dyYj]", self.format) else "moments"
+
+    @property
+    def topics(self) -> tuple[base.Topic, ...]:
+        return super().topics[self.kind == "times" :]  # every day has the same limits
 
     @property
     def span(self) -> tuple[int, int]:
@@ -145,7 +154,8 @@ class MomentColumn(RangeColumn):
 
     @property
     def summary(self) -> str:
-        return f"{self.min} to {self.max} by {self.granularity}"
+        said = "{:%H:%M} to {:%H:%M} by {}" if self.kind == "times" else "{} to {} by {}"
+        return said.format(self.min, self.max, self.granularity)
 
     def read(self, values: pa.Array) -> Codes:
         seconds, readable = cells.as_seconds(values, self.format, self.wall_clock)
@@ -164,7 +174,8 @@ class MomentColumn(RangeColumn):
         return np.where(readable, seconds, np.nan)
 
     def read_amount(self, text: str) -> float | None:
-        return read_moment(text, None, self.wall_clock)
+        way = self.format if self.kind == "times" else None
+        return read_moment(text, way, self.wall_clock)
 
     resolution: ClassVar = 1.0
 
@@ -178,6 +189,8 @@ class MomentColumn(RangeColumn):
         if not math.isfinite(amount):
             return super().amount_text(amount)
         moment = EPOCH + dt.timedelta(seconds=round(amount))
+        if self.format and self.kind == "times":
+            return moment.strftime(self.format)
         return str(moment.date()) if self.by_day else f"{moment:%Y-%m-%d %H:%M}"
 
     def numbers(self, values: pa.Array) -> Codes:
@@ -238,7 +251,7 @@ class MomentColumn(RangeColumn):
         units = {"year": "Y", "month": "M", "day": "D", "hour": "h", "minute": "m"}
         moments = periods.astype(f"M8[{units[self.granularity]}]")
         mark = "h" if self.granularity == "hour" else ""
-        return [f"{moment}{mark}" for moment in moments]
+        return [f"{moment}"[11 * (self.kind == "times") :] + mark for moment in moments]
 
     def csv_texts(self, values: pa.Array) -> pa.Array:
         if self.format is None or self.format in PLAIN_TIMES:
@@ -389,6 +402,9 @@ def _draft(
 
 def _periods(profile: Profile, way: str | None, span: Span) -> dict[str, Any]:
     first, last = (EPOCH + dt.timedelta(seconds=s) for s in (span.first, span.last))
+    if way and way[:2] in ("%H", "%I"):
+        day = {"min": "1900-01-01T00:00:00", "max": "1900-01-01T23:59:59"}
+        return {"type": "datetime", **day, "granularity": "hour", "format": way}
     finest: tuple[Granularity, ...] = tuple(_MONTHS)
     if way is None or "%d" in way:
         finest = ("day", "week", *finest)
