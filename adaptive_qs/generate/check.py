@@ -136,9 +136,12 @@ class Check:
         attributes. The seed decides which rows are exchanged, dropped and repeated.
         """
         gaps, weights = self.gaps(rows, page), np.ones(len(rows))
-        exchanged = self._exchanged(rows, gaps, np.random.default_rng((seed, page, 1)))
-        left = self.gaps(exchanged, page) if gaps else gaps
-        if _sum_errors(left) < _sum_errors(gaps):
+        rng = np.random.default_rng((seed, page, 1))
+        for _ in range(4):
+            exchanged = self._exchanged(rows, gaps, rng)
+            left = self.gaps(exchanged, page) if gaps else gaps
+            if _sum_errors(left) >= _sum_errors(gaps):
+                break
             rows, gaps = exchanged, left
         found = rows
         fixed = rows[:, sorted(self._fixed)]

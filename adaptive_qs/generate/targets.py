@@ -116,6 +116,7 @@ def denoise_counts(
     ordered: bool,
     independent: bool = True,
     beyond: int = 0,
+    loose_ends: bool = False,
 ) -> Array:
     """Estimate the non-negative counts of a column's codes from noisy ones.
 
@@ -127,9 +128,10 @@ def denoise_counts(
         independent: whether the noise of different cells is independent. The noise of a strategy
             is not: its ranges are precise already, so that they are only projected.
         beyond: number of codes at the end that are off the scale of the others.
+        loose_ends: whether codes at the ends of the scale can lie apart from the others.
     """
     if ordered and independent and noisy.size > SMOOTH_CODES:
-        means, variances = smooth_counts(noisy, noise_std, total, beyond)
+        means, variances = smooth_counts(noisy, noise_std, total, beyond, loose_ends)
         return _move_to_total(means, variances, noise_std, total)
     projected = (project_distribution if ordered else project_to_simplex)(noisy, total)
     if ordered or not independent:
@@ -372,20 +374,23 @@ class _LowRank:
         return factors
 
 
-def single_targets(model: ReferenceModel) -> list[Target]:
-    """Return the denoised counts of every column, with the noise of their measurement."""
-    return [single_target(model, i) for i in range(len(model.domain))]
+def single_targets(model: ReferenceModel, loose_ends: bool = True) -> list[Target]:
+    """Return the denoised counts of every column; see :func:`single_target`."""
+    return [single_target(model, i, loose_ends) for i in range(len(model.domain))]
 
 
-def single_target(model: ReferenceModel, attribute: int) -> Target:
-    """Return the denoised counts of one column, with the noise of their measurement."""
+def single_target(model: ReferenceModel, attribute: int, loose_ends: bool = True) -> Target:
+    """Return the denoised counts of one column, with the noise of their measurement.
+
+    The loop ties the ends (not ``loose_ends``): it measures better by what is less noisy.
+    """
     projected = make_target(model, (attribute,))
     if not model.precision((attribute,)):
         return projected
     described, noise_std = model.domain.attributes[attribute], projected.noise_std
     by_cells, noisy = attribute not in model.column_noise, model.marginal((attribute,)).tobytes()
     how = noise_std, max(model.total, 1.0), described.ordered, by_cells, described.beyond
-    return Target(projected.clique, _denoised(noisy, *how), noise_std)
+    return Target(projected.clique, _denoised(noisy, *how, loose_ends), noise_std)
 
 
 @lru_cache(maxsize=2**8)

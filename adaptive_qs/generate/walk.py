@@ -9,8 +9,9 @@ and the rest is smooth; if nothing is smooth, all codes are off the curve, and a
 For a given variance of a step, rounds of expectation-maximisation alternate between the kinds of
 the codes and the most likely curve (Newton, with tridiagonal systems). All counts together are
 known: this is one more observation of the curve, a term of rank one. Estimates for several
-variances of a step are averaged by their evidence in Laplace's approximation (MacKay 1992,
-"Bayesian interpolation", eq. 9; the same for densities: Kitagawa and Gersch 1985).
+variances of a step, with ends that are tied to their neighbours like all codes or hardly, are
+averaged by their evidence in Laplace's approximation (MacKay 1992, "Bayesian interpolation", eq. 9;
+the same for densities: Kitagawa and Gersch 1985).
 """
 
 from __future__ import annotations
@@ -27,6 +28,9 @@ Array = NDArray[np.float64]
 
 STRENGTHS: Array = np.exp2(2.0 * np.arange(-2, 12))
 """Precisions of a step of the walk: from steps that multiply by about 50 to hardly any."""
+ENDS, LOOSE = 2, 2.0
+"""Number of steps at either end that can be of another size, and their precision: codes at the ends
+hold tails, or what is beyond a limit, and a code beside them does not say how many."""
 ROUNDS = 12
 """Rounds of expectation-maximisation."""
 STEPS = 3
@@ -35,20 +39,20 @@ EMPTY, CURVE = 0.1, 0.6
 """Shares of codes without rows and of codes on the curve at the start."""
 TINY, SURE = 1e-9, 1e-12
 """Added to the diagonal of a system, which is singular for a curve that nothing determines: as it
-is, and times the precision of a step, so that rounding leaves it positive."""
+is, and times the largest precision of a step, so that rounding leaves it positive."""
 MOST_AT_ONCE = 2**16
 """Most codes, times strengths, that are fitted together."""
 DENSITY = 1 / math.sqrt(2 * math.pi)
 
 
 def smooth_counts(
-    noisy: Array, noise_std: float, total: float, beyond: int = 0
+    noisy: Array, noise_std: float, total: float, beyond: int = 0, loose_ends: bool = False
 ) -> tuple[Array, Array]:
     """Return mean and variance of the count of each code (rows; rows²), given noisy ones.
 
     The noisy counts are unbiased, with independent noise of this positive standard deviation
     (rows). The total (rows) is positive. The last ``beyond`` codes are off the scale and left as
-    they are.
+    they are. ``loose_ends``: whether codes at the ends can lie apart from the others.
     """
     means, variances = noisy.copy(), np.full(noisy.size, noise_std**2)
     size = noisy.size - beyond
@@ -61,7 +65,11 @@ def smooth_counts(
     shares = np.full(spread.size, (1 - CURVE - EMPTY) / deviations.size)
     shares[0], shares[-1] = CURVE, EMPTY
     at_once = max(MOST_AT_ONCE // size, 1)
-    parts = [STRENGTHS[k : k + at_once] for k in range(0, STRENGTHS.size, at_once)]
+    tied = np.repeat(STRENGTHS[:, None], size - 1, axis=1)
+    loose = tied[STRENGTHS > LOOSE]
+    loose[:, :ENDS] = loose[:, -ENDS:] = LOOSE
+    every = np.concatenate([tied, loose]) if loose_ends else tied
+    parts = [every[k : k + at_once] for k in range(0, len(every), at_once)]
     fits = [_fit(noisy, noise_std**2, total, part, spread, shares, start) for part in parts]
     evidence, found = map(np.concatenate, zip(*fits))
     weights = np.exp(evidence - evidence.max())
@@ -71,8 +79,8 @@ def smooth_counts(
     return means, variances
 
 
-# Arrays below have an axis of strengths (precisions of a step), one of kinds if they differ, and
-# one of codes.
+# Arrays below have an axis of walks, one of kinds if they differ, and one of codes. The strengths
+# (precisions of the steps) have one of walks and one of steps.
 
 
 def _fit(
@@ -84,16 +92,16 @@ def _fit(
     shares: Array,
     start: float,
 ) -> tuple[Array, Array]:
-    """Return the log-evidence of each strength, and mean and variance of each count for it.
+    """Return the log-evidence of each walk, and mean and variance of each count for it.
 
     ``spread`` has the variance of a noisy count of each kind around the curve, or around 0 for the
     last kind. ``shares`` of the kinds and ``start``, the logarithm of the curve, are those at the
     start.
     """
-    logs = np.full((strengths.size, noisy.size), start)
-    chances = np.zeros((strengths.size, spread.size, noisy.size))
+    logs = np.full((len(strengths), noisy.size), start)
+    chances = np.zeros((len(strengths), spread.size, noisy.size))
     chances[:, 0] = 1.0
-    shares = np.tile(shares, (strengths.size, 1))
+    shares = np.tile(shares, (len(strengths), 1))
     for _ in range(ROUNDS):
         weights = np.einsum("sku,k->su", chances[:, :-1], 1 / spread[:-1])
         kept = noise * weights
@@ -103,9 +111,9 @@ def _fit(
         logs, variances, log_det = _climb(fit, logs)
         curve = np.exp(logs)
         likelihood, chances, shares = _assign(noisy, curve, spread, shares)
-    penalty = strengths * np.square(np.diff(logs)).sum(axis=1) + log_det + np.log(slack)
+    penalty = (strengths * np.square(np.diff(logs))).sum(axis=1) + log_det + np.log(slack)
     penalty += np.square(rest - (kept * curve).sum(axis=1)) / slack
-    penalty -= (noisy.size - 1) * np.log(strengths)
+    penalty -= np.log(strengths).sum(axis=1)
     return likelihood - 0.5 * penalty, _moments(noisy, curve, spread, noise, chances, variances)
 
 
@@ -130,7 +138,7 @@ def _assign(noisy: Array, curve: Array, spread: Array, shares: Array) -> tuple[A
 class _Fit(NamedTuple):
     """Data of one least-squares fit of curves.
 
-    The curve λ minimises Σ w (noisy − λ)² + strength Σ (steps of log λ)² + (rest − Σ kept λ)² /
+    The curve λ minimises Σ w (noisy − λ)² + Σ strengths (steps of log λ)² + (rest − Σ kept λ)² /
     slack, where w are the ``weights``.
     """
 
@@ -145,7 +153,7 @@ class _Fit(NamedTuple):
         """Return the objective at the logarithms of the curves."""
         level = np.exp(logs)
         sums = (self.weights * np.square(self.noisy - level)).sum(axis=1)
-        sums += self.strengths * np.square(np.diff(logs)).sum(axis=1)
+        sums += (self.strengths * np.square(np.diff(logs))).sum(axis=1)
         return sums + np.square(self.rest - (self.kept * level).sum(axis=1)) / self.slack
 
 
@@ -156,8 +164,8 @@ def _climb(fit: _Fit, logs: Array) -> tuple[Array, Array, Array]:
     derivative.
     """
     noisy, strengths, weights, kept, rest, slack = fit
-    stiff, coupled = strengths[:, None], np.zeros_like(logs)  # all systems are solved as one
-    coupled[:, :-1] = -stiff
+    coupled = np.zeros_like(logs)  # all systems are solved as one
+    coupled[:, :-1] = -strengths
     couplings = coupled.ravel()
     now = fit.penalty(logs)
     for step in range(STEPS + 1):
@@ -166,12 +174,16 @@ def _climb(fit: _Fit, logs: Array) -> tuple[Array, Array, Array]:
         pull = ((rest - along.sum(axis=1)) / slack)[:, None] * along
         above = level - noisy
         slope = weights * level * above - pull
-        diagonal = TINY + SURE * stiff + weights * np.square(level)
+        diagonal = (
+            TINY
+            + SURE * strengths.max(axis=1, keepdims=True, initial=0.0)
+            + weights * np.square(level)
+        )
         if step < STEPS:  # the second derivative itself where it is larger
             diagonal += weights * level * np.maximum(above, 0.0) + np.maximum(-pull, 0.0)
-        steps = stiff * np.diff(logs)
-        diagonal[:, 1:] += stiff
-        diagonal[:, :-1] += stiff
+        steps = strengths * np.diff(logs)
+        diagonal[:, 1:] += strengths
+        diagonal[:, :-1] += strengths
         slope[:, 1:] += steps
         slope[:, :-1] -= steps
         right = np.stack([slope.ravel(), along.ravel()], axis=1)

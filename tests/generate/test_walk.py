@@ -32,7 +32,8 @@ def test_the_curves_are_the_most_likely_ones():
     counts, weights = rng.uniform(5, 60, CODES), rng.uniform(0.01, 0.1, (2, CODES))
     kept, rest, doubt = rng.uniform(0.2, 1, (2, CODES)), np.array([150.0, 170.0]), np.full(2, 20.0)
     strengths, logs = np.array([5.0, 0.5]), np.full((2, CODES), 3.0)
-    fit = walk._Fit(counts, strengths, weights, kept, rest, doubt)
+    each = np.repeat(strengths[:, None], CODES - 1, axis=1)
+    fit = walk._Fit(counts, each, weights, kept, rest, doubt)
     for _ in range(20):
         logs, variances, log_det = walk._climb(fit, logs)
     for k, strength in enumerate(strengths):
@@ -145,6 +146,16 @@ def test_codes_without_order_are_left_as_they_are():
     means, _ = smooth_counts(y, 20.0, true.sum())
     np.testing.assert_allclose(means[true > 0], y[true > 0], atol=30)
     assert means[true == 0].sum() < 200
+
+
+def test_ends_of_another_size_are_kept_if_they_can_lie_apart():
+    """Bins of equal shares with half as many rows in those at the ends."""
+    true, off = np.r_[55.0, 30, np.full(40, 85), 30, 55], np.zeros(2)
+    for seed in range(20):
+        for loose in (False, True):
+            means, _ = smooth_counts(noisy(true, 20.0, seed), 20.0, true.sum(), 0, loose)
+            off[int(loose)] += np.abs(means - true).sum()
+    assert off[1] < 0.75 * off[0]
 
 
 @pytest.mark.parametrize("codes", [1, 2, 3])
