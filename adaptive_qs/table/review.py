@@ -89,12 +89,14 @@ def answer(schema: Schema, topic: Topic, text: str) -> Schema:
     known = [*schema.written] if topic in ("publish", "person") else concerned
     if topic == "rule":
         known = [str(number) for number, _ in enumerate(concerned, start=1)]
-    for part in named:
-        name = part.partition("=")[0].strip()
+    names = [part.partition("=")[0].strip() if topic == "limits" else part for part in named]
+    for name in names:
         if name in schema.by_name and (of := schema.column(name).part_of):
             raise InputError(f"{name!r} is the {of[1]} of {of[0]!r}. Name {of[0]!r}.")
-        if name not in known and part != "-":
+        if name not in known and name != "-":
             raise InputError(f"{name!r} is none of {join_first(known, 10)}. Type the names again.")
+    if len(names) > (1 if topic == "person" or "-" in names else len(set(names))):
+        raise InputError(f"{text!r} has a name too many. Type each once, - alone, or one person.")
     dropped = {concerned[int(number) - 1] for number in named} if topic == "rule" else set()
     rules = [r for r in content.get("rules", ()) if not (type(r) is dict and r["rule"] in dropped)]
     if "rules" in content:
@@ -103,20 +105,19 @@ def answer(schema: Schema, topic: Topic, text: str) -> Schema:
         if type(each) is not dict or topic not in each.get("open", ()):
             continue
         each["open"] = [other for other in each["open"] if other != topic]
-        own = [part for part in named if part.partition("=")[0].strip() == each.get("name")]
+        own = [part for name, part in zip(names, named) if name == each.get("name")]
         said = ", ".join(own) or ("as proposed" if topic != "publish" else text or "yes")
         each["why"] = [*each.get("why", ()), f"answer on {topic}: {said}"]
-    for part in named:
+    for name, part in zip(names, named):
         if part != "-" and topic != "rule":
-            _change(schema, content, topic, part)
+            _change(schema, content, topic, name, part)
     with contextlib.suppress(SchemaError):
         return Schema.parse(content)
     raise InputError(f"{text!r} does not fit the columns. Type another answer.")
 
 
-def _change(schema: Schema, content: dict[str, Any], topic: Topic, part: str) -> None:
-    """Change the content of a schema as an answer says of one column."""
-    name, _, ends = map(str.strip, part.partition("="))
+def _change(schema: Schema, content: dict[str, Any], topic: Topic, name: str, part: str) -> None:
+    """Change the content of a schema as a part of an answer says of the column ``name``."""
     place = [*schema.written].index(name)
     lists = [content["columns"], content.get("generated", [])]
     column = next(each for columns in lists for each in columns if each["name"] == name)
@@ -143,7 +144,7 @@ def _change(schema: Schema, content: dict[str, Any], topic: Topic, part: str) ->
         column |= {"private_values": MOST_VALUES, "catch_all": "other"}
     else:
         try:
-            low, high = re.fullmatch(r"(.+?)\.\.(.+)", ends).groups()  # type: ignore[union-attr]
+            low, high = re.fullmatch(r".*?=(.+?)\.\.(.+)", part).groups()  # type: ignore[union-attr]
             _limit(column, low.strip(), high.strip())
         except (AttributeError, ValueError):
             raise InputError(

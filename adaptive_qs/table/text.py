@@ -209,9 +209,10 @@ class Spelling:
         sign = re.escape(self.decimal)
         grouped = f"[1-9][0-9]{{0,2}}(?:{self.groups}[0-9]{{3}})+" if self.groups else "[0-9]+"
         number = f"(?:{grouped}|[0-9]+)(?:{sign}[0-9]*)?|{sign}[0-9]+"
-        before = f"{re.escape(self.prefix)}[+-]?" if self.prefix else ""
+        before = re.escape(self.prefix)
+        sign = f"(?:[+-]?{before}|{before}[+-])" if before else "[+-]?"
         exponent = "" if self.suffix else "(?:[eE][+-]?[0-9]+)?"
-        return f"[+-]?{before}(?:{number}){exponent}{re.escape(self.suffix)}"
+        return f"{sign}(?:{number}){exponent}{re.escape(self.suffix)}"
 
     def read(self, text: str) -> str | None:
         """Return a number in Python's form; None if the text is no number in this form."""

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from adaptive_qs.cli.entry import main
-from adaptive_qs.errors import DataError
+from adaptive_qs.errors import DataError, SchemaError
 from adaptive_qs.table.bins import CROWDED, bins_for
 from adaptive_qs.table.encode import decode, read_table
 from adaptive_qs.table.propose import EQUAL_LIMITS, WIDER_LIMITS, Profile, propose
@@ -252,6 +252,24 @@ def test_numbers_in_the_form_of_a_country_are_read_and_written_in_it(tmp_path, d
         assert f'numbers with "{next(iter(form))}" ' in "; ".join(proposal.column(name).why)
     few = proposal.column("few, with words")
     assert (few.decimal, few.missing, few.num_values) == (",", ("?",), 3)
+
+
+def test_numbers_with_two_signs_are_no_numbers(doors):
+    cells = [["-$-5", "-$6", "$-7", "$8"][k % 4] for k in range(N)]
+    assert doors({"amount": cells}).column("amount").type == "categorical"
+
+
+@pytest.mark.parametrize("key", ["prefix", "suffix", "format"])
+def test_no_cell_of_a_declared_form_is_a_formula(key):
+    """A program that opens the file of a foreign release would run it."""
+    form = "=cmd|' /C calc'!A"
+    column = {"name": "v", "type": "integer", "min": -9, "max": 9, key: form}
+    if key == "format":
+        day = {"type": "date", "min": "2020-01-01", "max": "2020-12-31"}
+        column = {"name": "v", **day, "format": f"{form}%Y-%m-%d"}
+    Schema.parse({"version": 1, "columns": [json.loads(json.dumps(column).replace(form, "km "))]})
+    with pytest.raises(SchemaError):
+        Schema.parse({"version": 1, "columns": [column]})
 
 
 def test_commas_that_may_mean_either_are_left_to_the_owner(doors):

@@ -84,6 +84,8 @@ def test_answers_change_what_they_name(proposed):
     [
         ("order", "town"), ("rule", "2"), ("limits", "height"), ("limits", "height=9..1"),
         ("limits", "height=nan..inf"), ("limits", "height=1e9.."),
+        ("person", "user_id, key"), ("person", "user_id, user_id"), ("publish", "height=0..9"),
+        ("format", "when, when"), ("publish", "-, town"), ("person", "-, user_id"),
     ],
 )  # fmt: skip
 def test_an_answer_that_cannot_be_followed_is_refused(proposed, topic, text):

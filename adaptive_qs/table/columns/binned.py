@@ -32,8 +32,12 @@ Outside = Literal["refuse", "clip", "missing"]
 """What happens to values outside the range: the table is refused, they move to the nearest end, or
 they count as missing (then unreadable cells do as well).
 """
-Unit = Annotated[str, Field(max_length=20, pattern=r"^([^0-9+-]*[^0-9+.,'’\s-][^0-9+-]*)?$")]
-"""What stands before or behind numbers: no digit or sign, nor signs of groups alone."""
+_NO_UNIT = r"-0-9+=@|!\x22\x27’()&*^<>;:{}\[\]\\\x00-\x1f\x7f"
+Unit = Annotated[
+    str, Field(max_length=20, pattern=rf"^([^{_NO_UNIT}]*[^{_NO_UNIT}.,\s][^{_NO_UNIT}]*)?$")
+]
+"""What stands before or behind numbers: no digit, no sign that makes a formula of a cell, and not
+signs of groups alone."""
 Learnt = Literal["min", "max", "bins"]
 """Parts of a column of numbers that a run learns."""
 

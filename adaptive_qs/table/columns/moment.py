@@ -12,7 +12,7 @@ from adaptive_qs.table.columns import base
 from adaptive_qs.table.columns.base import binning, cells, np, pa, pc, spellings
 from adaptive_qs.table.columns.binned import RangeColumn
 from adaptive_qs.table.columns.part import CYCLE, FIRST_MONDAY, PARTS, SECONDS, find_parts
-from adaptive_qs.table.text import EPOCH, PLAIN_TIMES, read_moment, to_seconds
+from adaptive_qs.table.text import EPOCH, PLAIN_TIMES, escaped, read_moment, to_seconds
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -137,6 +137,8 @@ class MomentColumn(RangeColumn):
             return
         for moment in (self.min, self.max):
             text = moment.strftime(self.format)
+            if escaped(text) != text:
+                raise ValueError(f"format {self.format!r} makes a formula of a cell: use another")
             seconds = read_moment(text, self.format, self.wall_clock)
             if (
                 seconds is None
