@@ -55,6 +55,16 @@ def test_values_with_codes_of_their_own_are_no_heaps():
     assert 0 not in resolved(frame, SCHEMA).column("rent").heaps
 
 
+def test_frequent_values_are_found_in_the_spelling_of_the_column():
+    frame = pd.DataFrame({"rent": [f"{value:,}".replace(",", ".") + ",50 €" for value in RENTS]})
+    rent = {**RENT, "type": "numeric", "max": 2001, "decimals": 2, "decimal": ",", **FOUND}
+    rent |= {"bins": 40, "thousands": ".", "suffix": " €"}
+    rent = {name: value for name, value in rent.items() if name != "bin_starts"}
+    learnt = resolved(frame, schema_of(rent), Cost.within(Fraction(3, 100)))
+    assert learnt.column("rent").heaps == (750.5,)
+    assert Schema.parse(learnt.model_dump(mode="json")) == learnt
+
+
 def test_declared_heaps_are_counted_and_nothing_else():
     price, rent = {**PRICE, "heaps": [100, 12.5]}, {**RENT, "heaps": [750]}
     recorder = Recorder()

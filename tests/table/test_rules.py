@@ -222,6 +222,13 @@ def test_what_a_table_declares_is_determined():
     assert cells.allowed.tolist() == [[1, 0, 1], [0, 1, 1], [1, 1, 1], [1, 0, 1]]
 
 
+def test_a_table_declares_where_values_are_missing():
+    rule = {"rule": "county determines city", "table": [["k", "p"], ["(missing)", "q"]]}
+    (cells,) = with_rules(rule).ruleset.cells
+    assert cells.names == ("city", "county")
+    assert cells.allowed.T.tolist() == [[1, 0, 0, 0], [1, 1, 1, 1], [0, 1, 0, 0]]
+
+
 def test_a_category_limits_a_number_as_its_table_declares():
     rule = {"rule": "city limits x", "table": [["p", "1", "2"], ["other", "-9", "0"]]}
     (cells,) = with_rules(rule).ruleset.cells
