@@ -12,7 +12,7 @@ import pytest
 
 from adaptive_qs import Synthesizer
 from adaptive_qs.cli.entry import main
-from adaptive_qs.generate import linked
+from adaptive_qs.generate import check, linked
 from adaptive_qs.generate.check import Check
 from adaptive_qs.generate.rows import synthesize_rows
 from adaptive_qs.privacy.budget import GuardRailWarning
@@ -66,6 +66,23 @@ def planted(monkeypatch):
     return lambda generate: monkeypatch.setattr(
         "adaptive_qs.release.release.synthesize_rows", generate
     )
+
+
+def test_rows_that_are_off_everywhere_are_not_exchanged_for_long(planted, monkeypatch):
+    release, exchanged, exchange = fitted(10.0).release_, [], check._exchange
+
+    def count(rows, column, own, inside, over, *others):
+        exchanged.append(over.sum())
+        exchange(rows, column, own, inside, over, *others)
+
+    def shuffle(*args, **options):
+        for rows in synthesize_rows(*args, **options):
+            yield np.random.default_rng(0).permuted(rows, axis=0)
+
+    monkeypatch.setattr(check, "_exchange", count)
+    planted(shuffle)
+    release.draw(seed=3).coded()
+    assert 0 < sum(exchanged) < 4 * 1.25 * 3_000
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 10.0])
