@@ -12,7 +12,7 @@ import pytest
 
 from adaptive_qs import Synthesizer
 from adaptive_qs.cli.entry import main
-from adaptive_qs.generate import linked
+from adaptive_qs.generate import check, linked
 from adaptive_qs.generate.check import Check
 from adaptive_qs.generate.rows import synthesize_rows
 from adaptive_qs.privacy.budget import GuardRailWarning
@@ -66,6 +66,28 @@ def planted(monkeypatch):
     return lambda generate: monkeypatch.setattr(
         "adaptive_qs.release.release.synthesize_rows", generate
     )
+
+
+def test_exchanges_end_after_a_part_of_the_rows(planted, monkeypatch):
+    """Each takes long, and rows that are off everywhere would have very many."""
+    release, exchanged, exchange = fitted(10.0).release_, [], check._exchange
+
+    def count(rows, column, own, inside, over, *others):
+        exchanged[-1].add(column)
+        exchange(rows, column, own, inside, over, *others)
+
+    def shuffle(*args, **options):
+        for rows in synthesize_rows(*args, **options):
+            yield np.random.default_rng(0).permuted(rows, axis=0)
+
+    monkeypatch.setattr(check, "_exchange", count)
+    monkeypatch.setattr(check, "_sum_errors", lambda gaps: 0.0)  # one round
+    planted(shuffle)
+    for part in (1e9, 0.01):
+        monkeypatch.setattr(check, "MOST_EXCHANGED", part)
+        exchanged.append(set())
+        release.draw(seed=3).coded()
+    assert len(exchanged[0]) > 1 == len(exchanged[1])
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 10.0])
