@@ -236,8 +236,13 @@ def _judge_limits(column: Any, profile: Profile | None) -> tuple[str, ...]:
     if profile is None or "limits" not in column.topics or FROM_DICTIONARY in column.why:
         return ()
     found = {profile.low, profile.high, *profile.points.tolist()}  # limits may be inside, clipped
-    equal = found & {*column.span} if column.kind == "numbers" else not column.by_years
-    return (EQUAL_LIMITS if equal else WIDER_LIMITS,)
+    if column.kind != "numbers":
+        return (WIDER_LIMITS if column.by_years else EQUAL_LIMITS,)
+    limits = {*column.span}
+    if column.bin_ends:  # a span ends behind its last number
+        last = float(column.ends(np.array([len(column.bin_ends) - 2]))[1][0])
+        limits |= {last, math.nextafter(last, -math.inf)}
+    return (EQUAL_LIMITS if found & limits else WIDER_LIMITS,)
 
 
 def find_encoding(table: Any) -> str | None:

@@ -787,3 +787,14 @@ def test_mixed_formats_of_dates_are_the_reason():
     mixed = [*DAYS[:300].strftime("%d.%m.%Y"), *DAYS[300:].strftime("%Y-%m-%d")]
     reasons = helpers.left_out(propose(pd.DataFrame({"x": mixed, "y": [1, 2] * 300})))
     assert reasons["x"].startswith("dates in several formats")
+
+
+@pytest.mark.parametrize("decimals", [1, 12])
+def test_a_limit_in_a_bin_of_its_own_occurs_in_the_rows(decimals):
+    amounts = np.random.default_rng(1).gamma(2, 20, 5_000).clip(0.5, 190).round(decimals)
+    wider = propose(pd.DataFrame({"total": amounts})).column("total")
+    amounts[:400] = 196.0
+    equal = propose(pd.DataFrame({"total": amounts})).column("total")
+    assert "own bin: 196" in equal.summary
+    assert "limits occur in the rows" in equal.why
+    assert ("limits occur in the rows" in wider.why) == (amounts[400:].max() in wider.span)
