@@ -378,4 +378,5 @@ def test_no_step_towards_a_trend_overflows():
     scores = (np.cumsum(rare) - rare / 2 - rare.sum() / 2) / 50
     trend = targets.Trend((scores, scores), 1e5, 1.0)
     ratios = trend.ratio(np.outer(rare, rare) / rare.sum(), 1.0, 1e5)
-    assert np.isfinite(ratios).all() and ratios.max() <= np.exp(2)
+    assert np.isfinite(ratios).all()
+    assert ratios.max() <= np.exp(2)
