@@ -23,6 +23,8 @@ Array = NDArray[np.float64]
 
 STEP = 3.0
 """Length of a step towards a trend, compared with those towards cells."""
+MOST_STEP = 2.0
+"""Largest change of a logarithm in it: ranks of rare codes can be hundreds."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ class Trend:
     def ratio(self, counts: Array, exponent: float, off: float) -> Array:
         """Return the factors of the pair's weights that bring ``counts`` nearer to the trend."""
         steps = np.outer(*self.scores) / max(float(counts.sum()), 1.0)
-        return np.exp(STEP * exponent * off * steps)
+        return np.exp(np.clip(STEP * exponent * off * steps, -MOST_STEP, MOST_STEP))
 
 
 @dataclass(frozen=True)

@@ -371,3 +371,12 @@ def test_the_trend_of_a_pair_is_spearmans_correlation_as_measured():
     factors = trend.ratio(apart / 2, 0.1, off)
     assert factors[0, 0] > 1 > factors[0, 7]
     assert (factors[:, 8] == 1).all()
+
+
+def test_no_step_towards_a_trend_overflows():
+    rare = np.array([1e5, 0.0, 300.0])
+    scores = (np.cumsum(rare) - rare / 2 - rare.sum() / 2) / 50
+    trend = targets.Trend((scores, scores), 1e5, 1.0)
+    ratios = trend.ratio(np.outer(rare, rare) / rare.sum(), 1.0, 1e5)
+    assert np.isfinite(ratios).all()
+    assert ratios.max() <= np.exp(2)
