@@ -23,7 +23,7 @@ Array = NDArray[np.float64]
 
 STEP = 3.0
 """Length of a step towards a trend, compared with those towards cells."""
-MOST_STEP = 2.0
+MOST_STEP = 10.0
 """Largest change of a logarithm in it: ranks of rare codes can be hundreds."""
 
 

@@ -379,4 +379,4 @@ def test_no_step_towards_a_trend_overflows():
     trend = targets.Trend((scores, scores), 1e5, 1.0)
     ratios = trend.ratio(np.outer(rare, rare) / rare.sum(), 1.0, 1e5)
     assert np.isfinite(ratios).all()
-    assert ratios.max() <= np.exp(2)
+    assert ratios.max() <= np.exp(targets.MOST_STEP)
