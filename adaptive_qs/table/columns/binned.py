@@ -32,7 +32,7 @@ Outside = Literal["refuse", "clip", "missing"]
 """What happens to values outside the range: the table is refused, they move to the nearest end, or
 they count as missing (then unreadable cells do as well).
 """
-_NO_UNIT = r"-0-9+=@|!\x22\x27’()&*^<>;:{}\[\]\\\x00-\x1f\x7f"
+_NO_UNIT = r"-0-9+=@|!\x22\x27\u2019()&*^<>;:{}\[\]\\\x00-\x1f\x7f"
 Unit = Annotated[
     str, Field(max_length=20, pattern=rf"^([^{_NO_UNIT}]*[^{_NO_UNIT}.,\s][^{_NO_UNIT}]*)?$")
 ]
