@@ -54,7 +54,7 @@ CLEAR = 2.0
 COMPARED = 2_000
 """Rows among which the most similar is chosen for an exchange of values."""
 MOST_EXCHANGED = 0.25
-"""Part of the rows after whose exchange no other column follows: raking takes less time."""
+"""Part of the rows after which exchanges end, since raking takes less time."""
 KEPT_CELLS = 2**20
 """Most cells of marginals for which expected counts are kept from page to page."""
 
@@ -140,8 +140,10 @@ class Check:
         gaps, weights = self.gaps(rows, page), np.ones(len(rows))
         rng = np.random.default_rng((seed, page, 1))
         for _ in range(4):
+            if not gaps:
+                break
             exchanged = self._exchanged(rows, gaps, rng)
-            left = self.gaps(exchanged, page) if gaps else gaps
+            left = self.gaps(exchanged, page)
             if _sum_errors(left) >= _sum_errors(gaps):
                 break
             rows, gaps = exchanged, left
@@ -163,11 +165,11 @@ class Check:
         return found, gaps
 
     def _exchanged(self, rows: Rows, gaps: Iterable[Gap], rng: np.random.Generator) -> Rows:
-        """Return rows in which values were exchanged until marginals that are off come near.
+        """Return rows with exchanged values, which bring the marginals of the gaps nearer.
 
-        A row in a cell that has clearly too many gets the value of a row of another cell, which
-        gets its value. So single columns stay as they are. Values of given and selected columns
-        and of columns with zeros do not change.
+        A row of a cell with clearly too many rows exchanges its value with a row of another cell.
+        So single columns stay as they are. Given and selected columns and columns with zeros do not
+        change.
         """
         rows, kept = rows.copy(), self._fixed.union(*(zero.clique for zero in self._zeros))
         left = MOST_EXCHANGED * len(rows)
@@ -279,11 +281,17 @@ def _exchange(
     rows: Rows, column: int, own: NDArray[np.int64], inside: NDArray[np.bool_],
     over: NDArray[np.int64], under: NDArray[np.int64], rng: np.random.Generator,
 ) -> None:  # fmt: skip
-    """Exchange values of a column between rows inside of a group and rows outside, in place.
+    """Exchange values of a column between rows of a group and other rows, in place.
 
-    Per level of the column, ``over`` rows leave it in the group and ``under`` rows come to it. The
-    levels of all rows are ``own``. Of ``COMPARED`` rows outside that have the level, a row gets the
-    value of the one that agrees with it in most columns.
+    Args:
+        rows: the codes.
+        column: whose values are exchanged.
+        own: the level of the column in each row; it changes with the rows.
+        inside: whether a row is in the group.
+        over: for each level, the number of rows of the group that lose it.
+        under: for each level, the number of rows of the group that get it.
+        rng: chooses the rows, and ``COMPARED`` other rows with the level that is needed. The one
+            that agrees with the row in most columns becomes its partner.
     """
     leaving = [
         rng.permutation(np.flatnonzero(inside & (own == level)))[:number]

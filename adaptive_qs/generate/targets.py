@@ -29,10 +29,14 @@ MOST_STEP = 10.0
 
 @dataclass(frozen=True)
 class Trend:
-    """How two ordered columns go together, as measured, which no projection has biased.
+    """Spearman's rank correlation of a measured pair, without the bias of a projection.
 
-    ``product`` is the sum over the rows of the product of two scores, which are ranks of codes
-    with mean 0 and variance 1 (0 off the scale): Spearman's correlation times the rows.
+    Attributes:
+        scores: ranks of the codes of each column, with mean 0 and variance 1 over the rows; codes
+            off the scale have 0.
+        product: sum over the rows of the product of both scores, as measured. It is the
+            correlation times the number of rows.
+        noise_std: standard deviation of the noise of the product.
     """
 
     scores: tuple[Array, Array]
@@ -44,16 +48,20 @@ class Trend:
         return Trend(self.scores, self.product * factor, self.noise_std * factor)
 
     def misfit(self, counts: Array, share: float) -> tuple[float, float]:
-        """Return by how much ``counts`` miss a share of the trend, and its square in variances.
+        """Return how far the product is above that of ``counts``, and the squared misfit.
 
-        The noise of the measurement and that of the rows count.
+        ``counts`` have this ``share`` of the rows. The squared misfit is in variances of the
+        product, from the noise of the measurement and from the chance of drawing rows.
         """
         first, second = self.scores
         off = float(share * self.product - first @ counts @ second)
         return off, off**2 / ((share * self.noise_std) ** 2 + max(float(counts.sum()), 1.0))
 
     def ratio(self, counts: Array, exponent: float, off: float) -> Array:
-        """Return the factors of the pair's weights that bring ``counts`` nearer to the trend."""
+        """Return factors for the weights of the pair, which bring its product nearer.
+
+        ``off`` comes from :meth:`misfit`, and ``exponent`` is the length of the step.
+        """
         steps = np.outer(*self.scores) / max(float(counts.sum()), 1.0)
         return np.exp(np.clip(STEP * exponent * off * steps, -MOST_STEP, MOST_STEP))
 
@@ -111,20 +119,22 @@ def make_target(
 
 
 def find_trend(model: ReferenceModel, clique: Clique, counts: Array, std: float) -> Trend | None:
-    """Return the trend of a pair of ordered columns that was measured at codes, otherwise None.
+    """Return the trend of a pair of ordered columns, measured at codes; None for other marginals.
 
-    ``counts`` are its projected marginal, and ``std`` is of the noise in a cell.
+    The projected ``counts`` decide the ranks. Cells have noise of standard deviation ``std``.
     """
     domain, scores = model.domain, list[Array]()
     if len(clique) != 2 or clique != domain.columns(clique):
         return None
-    for axis, each in enumerate(domain.attributes[i] for i in clique):
-        rows = counts.sum(axis=1 - axis)
+    attributes = [domain.attributes[i] for i in clique]
+    if not all(each.ordered and each.size > 2 for each in attributes):
+        return None
+    for axis, each in enumerate(attributes):
         scaled = np.arange(each.size) < each.size - each.beyond
-        rows = rows * scaled
+        rows = counts.sum(axis=1 - axis) * scaled
         ranks = (np.cumsum(rows) - rows / 2 - rows.sum() / 2) * scaled
         spread = math.sqrt(rows @ ranks**2 / max(counts.sum(), 1e-9))
-        if not each.ordered or each.size < 3 or spread < 1e-6:
+        if spread < 1e-6:
             return None
         scores.append(ranks / spread)
     first, second = scores
@@ -190,7 +200,7 @@ def denoise_counts(
         independent: whether the noise of different cells is independent. The noise of a strategy
             is not: its ranges are precise already, so that they are only projected.
         beyond: number of codes at the end that are off the scale of the others.
-        loose_ends: whether codes at the ends of the scale can lie apart from the others.
+        loose_ends: whether counts at the ends of the scale can differ more from their neighbours.
     """
     if ordered and independent and noisy.size > SMOOTH_CODES:
         means, variances = smooth_counts(noisy, noise_std, total, beyond, loose_ends)
@@ -342,19 +352,18 @@ RIDGES = 120.0, 60.0, 240.0
 STEPS = 40
 """Rounds of alternating least squares."""
 LEAST_EXPLAINED, MOST_MISFIT = 0.85, 2.0
-"""Least part of the dependence in pairs held out that is found, and most squares by which they are
-off, in variances of their noise."""
+"""The least part of the dependence in held-out pairs that the model has to find, and their largest
+misfit beyond their noise, in squares of this noise."""
 
 
 def completed_pairs(model: ReferenceModel, several: Iterable[Clique]) -> dict[Clique, Target]:
-    """Return targets of all pairs by low rank, for means without any noise; none without evidence.
+    """Complete the measured pairs to targets of all pairs, without noise, by a low-rank model.
 
-    Pairs held out have to be predicted nearly as well as measured, and the prediction has to find
-    ``LEAST_EXPLAINED`` of what they differ from independent columns by (both in squares). Measured
+    Measured pairs that are held out test the model; if it fails, no pair has a target. Measured
     pairs shrink towards their prediction (James and Stein 1961).
 
     Args:
-        model: noisy interactions of pairs, and columns without noise.
+        model: noisy interactions of pairs, and denoised columns.
         several: measured cliques.
     """
     domain, total = model.domain, max(model.total, 1.0)
@@ -386,7 +395,7 @@ def completed_pairs(model: ReferenceModel, several: Iterable[Clique]) -> dict[Cl
 
 
 class _LowRank:
-    """Interactions of measured pairs (shares of the rows), and factors of all that fit them."""
+    """A low-rank model of the interactions of pairs; ``known`` has those measured (shares)."""
 
     def __init__(self, model: ReferenceModel, pairs: Sequence[Clique]) -> None:
         sizes, total = model.domain.sizes, max(model.total, 1.0)
@@ -403,22 +412,22 @@ class _LowRank:
             self._weights[pair] = model.precision(pair) * total**2
 
     def noise(self, pair: Clique) -> float:
-        """Return the expected sum of squares of a pair's noise, over the variance of it."""
+        """Return the expected sum of squares of a pair's noise, in variances of an entry."""
         return float(math.prod(x - 1 for x in self.known[pair].shape))
 
     def predicted(self, factors: Array, pair: Clique) -> Array:
-        """Return the interaction of a pair."""
+        """Return the interaction of a pair that the factors predict."""
         first, second = (factors[self._parts[i]] for i in pair)
         found: Array = first @ second.T
         return found
 
     def misfit(self, factors: Array, pairs: Iterable[Clique]) -> float:
-        """Return the sum of squares by which pairs are off, over the variance of their noise."""
+        """Return the squared distance of pairs from their prediction, in variances of an entry."""
         off = ((pair, self.known[pair] - self.predicted(factors, pair)) for pair in pairs)
         return math.fsum(self._weights[pair] * float(np.vdot(x, x)) for pair, x in off)
 
     def solve(self, rank: int, ridge: float, held: Collection[Clique] = ()) -> Array:
-        """Return V, shape (codes, rank), of the pairs that are not held out."""
+        """Fit factors, shape (codes, rank), to the measured pairs that are not held out."""
         weights, size = np.zeros((len(self._parts), len(self._parts))), self._owner.size
         weighed = np.zeros((size, size))
         for (a, b), values in self.known.items():
@@ -442,9 +451,9 @@ def single_targets(model: ReferenceModel, loose_ends: bool = True) -> list[Targe
 
 
 def single_target(model: ReferenceModel, attribute: int, loose_ends: bool = True) -> Target:
-    """Return the denoised counts of one column, with the noise of their measurement.
+    """Return the target of a column: its denoised counts, and the noise of the measured ones.
 
-    The loop ties the ends (not ``loose_ends``): it measures better by what is less noisy.
+    The loop smooths columns without ``loose_ends``, because less noisy columns choose better.
     """
     projected = make_target(model, (attribute,))
     if not model.precision((attribute,)):

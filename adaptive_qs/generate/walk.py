@@ -9,9 +9,9 @@ and the rest is smooth; if nothing is smooth, all codes are off the curve, and a
 For a given variance of a step, rounds of expectation-maximisation alternate between the kinds of
 the codes and the most likely curve (Newton, with tridiagonal systems). All counts together are
 known: this is one more observation of the curve, a term of rank one. Estimates for several
-variances of a step, with ends that are tied to their neighbours like all codes or hardly, are
-averaged by their evidence in Laplace's approximation (MacKay 1992, "Bayesian interpolation", eq. 9;
-the same for densities: Kitagawa and Gersch 1985).
+variances of a step, each with tied and with loose ends, are averaged by their evidence in Laplace's
+approximation (MacKay 1992, "Bayesian interpolation", eq. 9; the same for densities: Kitagawa and
+Gersch 1985).
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ Array = NDArray[np.float64]
 STRENGTHS: Array = np.exp2(2.0 * np.arange(-2, 12))
 """Precisions of a step of the walk: from steps that multiply by about 50 to hardly any."""
 ENDS, LOOSE = 2, 2.0
-"""Number of steps at either end that can be of another size, and their precision: codes at the ends
-hold tails, or what is beyond a limit, and a code beside them does not say how many."""
+"""Number of steps at either end that can have a precision of their own, and this precision. Codes
+at the ends hold tails, or what is beyond a limit: neighbouring codes do not say how many rows."""
 ROUNDS = 12
 """Rounds of expectation-maximisation."""
 STEPS = 3
@@ -52,7 +52,8 @@ def smooth_counts(
 
     The noisy counts are unbiased, with independent noise of this positive standard deviation
     (rows). The total (rows) is positive. The last ``beyond`` codes are off the scale and left as
-    they are. ``loose_ends``: whether codes at the ends can lie apart from the others.
+    they are. With ``loose_ends``, counts at the ends can differ more from their neighbours than
+    other counts do.
     """
     means, variances = noisy.copy(), np.full(noisy.size, noise_std**2)
     size = noisy.size - beyond
@@ -167,6 +168,7 @@ def _climb(fit: _Fit, logs: Array) -> tuple[Array, Array, Array]:
     coupled = np.zeros_like(logs)  # all systems are solved as one
     coupled[:, :-1] = -strengths
     couplings = coupled.ravel()
+    least = TINY + SURE * strengths.max(axis=1, keepdims=True, initial=0.0)
     now = fit.penalty(logs)
     for step in range(STEPS + 1):
         level = np.exp(logs)
@@ -174,11 +176,7 @@ def _climb(fit: _Fit, logs: Array) -> tuple[Array, Array, Array]:
         pull = ((rest - along.sum(axis=1)) / slack)[:, None] * along
         above = level - noisy
         slope = weights * level * above - pull
-        diagonal = (
-            TINY
-            + SURE * strengths.max(axis=1, keepdims=True, initial=0.0)
-            + weights * np.square(level)
-        )
+        diagonal = least + weights * np.square(level)
         if step < STEPS:  # the second derivative itself where it is larger
             diagonal += weights * level * np.maximum(above, 0.0) + np.maximum(-pull, 0.0)
         steps = strengths * np.diff(logs)

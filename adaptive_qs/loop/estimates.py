@@ -233,7 +233,7 @@ class Estimates:
 
 def _smoothed(model: ReferenceModel, column: Clique) -> Array:
     """Return the residual of a column with smoothed counts (rows)."""
-    return decompose(single_target(model, column[0], False).counts, column, column)
+    return decompose(single_target(model, column[0], loose_ends=False).counts, column, column)
 
 
 def _find_strategy(residual: Clique, strategies: Strategies) -> ColumnStrategy | None:
@@ -293,7 +293,7 @@ def product_reference(model: ReferenceModel) -> tuple[Array, ...]:
 
     The marginal is denoised and floored at half a row: post-processing.
     """
-    return positive_shares(single_targets(model, False))
+    return positive_shares(single_targets(model, loose_ends=False))
 
 
 def projected_distance(first: Array, second: Array, total: float) -> float:

@@ -117,7 +117,15 @@ def answer(schema: Schema, topic: Topic, text: str) -> Schema:
 
 
 def _change(schema: Schema, content: dict[str, Any], topic: Topic, name: str, part: str) -> None:
-    """Change the content of a schema as a part of an answer says of the column ``name``."""
+    """Change the content of a schema by one part of an answer, which is about a column.
+
+    Args:
+        schema: before the answer.
+        content: of the schema, changed in place.
+        topic: of the question.
+        name: of the column.
+        part: of the answer: the name, or limits such as ``age=0..120``.
+    """
     place = [*schema.written].index(name)
     lists = [content["columns"], content.get("generated", [])]
     column = next(each for columns in lists for each in columns if each["name"] == name)

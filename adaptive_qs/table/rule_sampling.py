@@ -90,12 +90,15 @@ class _Drawn:
             self._amounts[rows] = amounts
 
     def redraw(self, rows: Indices, rng: np.random.Generator, in_parts: bool = False) -> None:
-        """Draw values anew inside their codes, and move them to their parts if ``in_parts``."""
+        """Draw new values inside the codes of rows.
+
+        With ``in_parts``, dates and times also get the hours and weekdays of these rows.
+        """
         values = self.column.decode(self.codes[rows], rng, self._drawer)
         self.put(rows, self._moved(values, rows) if in_parts else values)
 
     def move(self, parts: Mapping[str, NDArray[np.integer]]) -> None:
-        """Move all values to these parts, by unit."""
+        """Move all values to these hours and weekdays (codes by unit)."""
         self.own_parts = dict(parts)
         self.parts = {unit: codes.copy() for unit, codes in parts.items()}
         rows = np.arange(self._size)
@@ -107,12 +110,12 @@ class _Drawn:
         return source.moved(values, self.codes[rows], parts) if parts else values
 
     def exchange(self, rows: Indices, others: Indices, units: Collection[str]) -> None:
-        """Give rows their own parts, but for some units the parts that other rows have."""
+        """Give rows their own hours and weekdays, or those that other rows have for ``units``."""
         for unit, own in self.own_parts.items():
             self.parts[unit][rows] = own[others if unit in units else rows]
 
     def is_elsewhere(self, rows: Indices) -> NDArray[np.bool_]:
-        """Return which rows have values with other parts than theirs."""
+        """Return which rows have values at other hours or weekdays than theirs."""
         amounts, found = self.amounts(rows), np.zeros(len(rows), dtype=np.bool_)
         for unit, codes in self.parts.items():
             known = ~np.isnan(amounts) & (codes[rows] < len(PARTS[unit]))
@@ -321,7 +324,7 @@ class _Repair:
             self._drawn[name].redraw(rows, self._rng, in_parts)
 
     def _exchange(self, rows: Indices, most: int) -> None:
-        """Solve with own hours and weekdays, ``most`` of them, chosen at random, of other rows."""
+        """Take ``most`` parts, chosen at random, from other rows and the rest back, and solve."""
         parts = self._rng.permutation(len(self._parts))[:most].tolist()
         for name in self._placed:
             others = self._rng.integers(len(self._drawn[name].codes), size=len(rows))

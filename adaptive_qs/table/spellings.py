@@ -374,7 +374,9 @@ def in_natural_order(labels: Sequence[str]) -> list[str] | None:
         places = {label: place for label in labels if (place := order(label)) is not None}
         if len(places) == len(labels):
             return sorted(labels, key=lambda label: (places[label], label))
-    if (ordered := in_order_of_numbers(labels)) or len(ways := number_spellings(labels, True)) != 1:
+    if (ordered := in_order_of_numbers(labels)) or len(
+        ways := number_spellings(labels, units=True)
+    ) != 1:
         return ordered
     return sorted(labels, key=lambda label: float(ways[0].read(label) or 0))
 

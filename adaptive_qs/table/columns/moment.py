@@ -98,7 +98,10 @@ class MomentColumn(RangeColumn):
 
     @property
     def kind(self) -> Hashable:
-        """The kind "moments", or "times" of a day (1 January 1900) if the format has no date."""
+        """The kind: "moments", or "times" if the format has no date.
+
+        Times lie on 1 January 1900.
+        """
         return "times" if self.format and not re.search("%[dyYj]", self.format) else "moments"
 
     @property
