@@ -7,12 +7,15 @@ from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from adaptive_qs import Synthesizer
 from adaptive_qs.cliques import count_rows, downward_closure
 from adaptive_qs.domain import Domain
+from adaptive_qs.evaluation.marginals import workload_error
 from adaptive_qs.generate.chains import (
     Chains,
     FitSettings,
@@ -34,6 +37,9 @@ from adaptive_qs.generate.structure import CoarseDomain, cliques_of_fit
 from adaptive_qs.generate.targets import Target
 from adaptive_qs.generate.tree import TreeMoves, dependence_tree
 from adaptive_qs.residual import ReferenceModel, uniform_reference
+from adaptive_qs.table.encode import read_table
+from adaptive_qs.table.schema import Schema
+from adaptive_qs.workload.workload import Workload
 
 from .helpers import (
     domain_of,
@@ -549,3 +555,24 @@ def test_no_passes_and_a_table_that_matches_change_nothing():
     assert refine(model, rows, means, 3, np.random.default_rng(0)) == 0
     for clique, mean in zip(WATCHED, means):
         np.testing.assert_array_equal(marginal_of(rows, DOMAIN, clique), mean)
+
+
+@pytest.mark.slow
+def test_pairs_of_tables_with_latent_classes_are_completed(monkeypatch):
+    """20 columns depend on one of five classes alone; pairs are nearer than without completion."""
+    rng = np.random.default_rng(0)
+    kind, answers = rng.integers(0, 5, 8_000), rng.dirichlet(np.ones(3), size=(20, 5))
+    cells = {f"c{k}": (rng.random(8_000)[:, None] > own[kind].cumsum(axis=1)).sum(axis=1)
+             for k, own in enumerate(answers)}  # fmt: skip
+    columns = [{"name": name, "type": "integer", "min": 0, "max": 2} for name in cells]
+    schema = Schema.parse({"version": 1, "columns": columns})
+    frame = pd.DataFrame(cells).clip(0, 2)
+    true, workload = read_table(frame, schema), Workload.all_ways(schema.domain(), 2)
+    model = Synthesizer(epsilon=1, delta=1e-6, insecure_seed=1, workers=1).fit(frame, schema=schema)
+
+    def error():
+        return workload_error(true, model.release_.draw(seed=1).coded(), workload).mean_l1
+
+    completed = error()
+    monkeypatch.setattr("adaptive_qs.generate.rows.completed_pairs", lambda *_: {})
+    assert completed < 0.9 * error()

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 from adaptive_qs import Synthesizer, answer
+from adaptive_qs.cli.entry import main
 from adaptive_qs.errors import DataError, SchemaError
 from adaptive_qs.learn.schema import find_endings
 from adaptive_qs.privacy.events import Cost, Purpose
@@ -55,14 +56,25 @@ def test_values_with_codes_of_their_own_are_no_heaps():
     assert 0 not in resolved(frame, SCHEMA).column("rent").heaps
 
 
-def test_frequent_values_are_found_in_the_spelling_of_the_column():
+def test_frequent_values_are_found_in_the_spelling_of_the_column(tmp_path):
     frame = pd.DataFrame({"rent": [f"{value:,}".replace(",", ".") + ",50 €" for value in RENTS]})
     rent = {**RENT, "type": "numeric", "max": 2001, "decimals": 2, "decimal": ",", **FOUND}
-    rent |= {"bins": 40, "thousands": ".", "suffix": " €"}
+    rent |= {"bins": 40, "thousands": ".", "suffix": " €", "fixed_decimals": 2}
     rent = {name: value for name, value in rent.items() if name != "bin_starts"}
     learnt = resolved(frame, schema_of(rent), Cost.within(Fraction(3, 100)))
     assert learnt.column("rent").heaps == (750.5,)
     assert Schema.parse(learnt.model_dump(mode="json")) == learnt
+    model = Synthesizer(epsilon=5, insecure_seed=1, workers=1)
+    made = model.fit(frame, schema=schema_of(rent)).sample(seed=1)
+    assert (made["rent"] == 750.5).mean() == pytest.approx(0.3, abs=0.05)
+    files = [str(tmp_path / name) for name in ("t.csv", "s.json", "o.csv")]
+    frame.to_csv(files[0], index=False)
+    schema_of(rent).dump(tmp_path / "s.json")
+    command = ["synthesize", files[0], "--schema", files[1], "--out", files[2], "--epsilon", "5"]
+    assert main([*command, "--insecure-seed", "1", "--seed", "1"]) == 0
+    made = pd.read_csv(files[2])
+    assert (made["rent"] == "750,50 €").mean() == pytest.approx(0.3, abs=0.05)
+    assert made["rent"].str.fullmatch(r"[0-9.]+,[0-9]+ €").all()
 
 
 def test_declared_heaps_are_counted_and_nothing_else():
