@@ -30,6 +30,7 @@ SCHEMA = {"version": 1, "rules": [
 ]}  # fmt: skip
 
 
+@pytest.mark.slow
 def test_rows_meet_all_rules_and_show_all_values(tmp_path, capsys):
     schema = tmp_path / "stays.json"
     schema.write_text(json.dumps(SCHEMA))
