@@ -1,7 +1,5 @@
 """The answers of one run: a stream that is read once, and its privacy statement."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager

@@ -1,7 +1,5 @@
 """The Python functions for batches of answers: plan without data, and answer with error bars."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction

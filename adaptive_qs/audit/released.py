@@ -6,8 +6,6 @@ from the parts for programs. A person who can write the ledger can make all of t
 the ledger and of the hashes of its entries in other hands reveal that.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

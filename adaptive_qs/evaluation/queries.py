@@ -1,7 +1,5 @@
 """Error of the queries of a workload, of any family, compared with two others."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What an error means: how far a fresh sample or independent columns would be from the truth."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ the noise of the measurement and the chance of drawing rows both count. All of i
 released values and costs nothing.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass

@@ -13,8 +13,6 @@ A noisy marginal over given columns and others is aimed at as a conditional dist
 scaled to the given rows, whose own marginal is known without noise.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial

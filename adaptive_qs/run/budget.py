@@ -1,7 +1,5 @@
 """What a run may use and is to measure: its budget, its memory, and the plan for each table."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Options of runs as dataclasses, from which command line, signatures and pages are derived."""
 
-from __future__ import annotations
-
 import inspect
 import os
 import re

@@ -1,7 +1,5 @@
 """Synthetic tables as the work of a run: what the adaptive loop measures."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext

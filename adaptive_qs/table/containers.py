@@ -1,7 +1,5 @@
 """Tables inside other files: which one is read, rows of Python objects, and Excel workbooks."""
 
-from __future__ import annotations
-
 import warnings
 import zipfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence

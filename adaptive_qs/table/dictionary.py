@@ -1,7 +1,5 @@
 """Data dictionaries: the codes and ranges of columns as their publisher describes them."""
 
-from __future__ import annotations
-
 import csv
 import re
 from collections.abc import Iterable, Mapping

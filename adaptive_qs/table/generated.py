@@ -1,7 +1,5 @@
 """Columns that are never measured and come back with new cells: keys, and cells of a list."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The grammar of rules and conditions: from text to conditions on the columns of a schema."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping

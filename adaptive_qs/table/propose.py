@@ -1,7 +1,5 @@
 """Drafts of schemas, read off the data for review by the owner, and advice about schemas."""
 
-from __future__ import annotations
-
 import codecs
 import contextlib
 import gzip

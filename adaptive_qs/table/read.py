@@ -1,7 +1,5 @@
 """Tables of any kind as sources: chunks of their columns, each cell as its table has it."""
 
-from __future__ import annotations
-
 import contextlib
 import glob
 import json

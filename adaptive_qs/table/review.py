@@ -1,7 +1,5 @@
 """The review of a proposed schema: open questions, and what their answers change."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import re

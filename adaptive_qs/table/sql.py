@@ -5,8 +5,6 @@ cell decides how another is read. Messages of these libraries quote values, so t
 on.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

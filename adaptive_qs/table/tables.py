@@ -3,8 +3,6 @@
 One table is a set with one member.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

@@ -7,8 +7,6 @@ that is read again must give the same codes. Dask writes exceptions and argument
 never raise: they return a :class:`Refusal`, which is safe to print. Their names are numbers.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import os

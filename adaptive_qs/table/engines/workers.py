@@ -3,8 +3,6 @@
 Nothing that a task takes or returns shows anything of the rows when it is printed.
 """
 
-from __future__ import annotations
-
 import os
 import platform
 import traceback
