@@ -16,7 +16,7 @@ from adaptive_qs.run.options import OUTPUT, AnswerOptions, MechanismOptions, Opt
 from adaptive_qs.table.files import FORMATS
 
 if TYPE_CHECKING:
-    from adaptive_qs.answering.answers import Answers
+    from adaptive_qs.answering.api import Answers
     from adaptive_qs.answering.plan import BatchPlan
     from adaptive_qs.run.budget import PrivacyTarget
 

@@ -14,7 +14,6 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
-from adaptive_qs.answering import answers as answers_module
 from adaptive_qs.answering import api
 from adaptive_qs.answering import plan as planning
 from adaptive_qs.answering.plan import BatchPlan
@@ -126,14 +125,14 @@ def test_insecure_answers_repeat_and_are_stamped(run):
     ],
 )
 def test_failures_after_the_first_charge_own_up(error, code, hint, first, run, monkeypatch):
-    real, before = answers_module.answer_sets, sorted(Path.cwd().iterdir())
+    real, before = api.answer_sets, sorted(Path.cwd().iterdir())
 
     def failing(*arguments):
         if not first:
             yield next(real(*arguments))
         raise error
 
-    monkeypatch.setattr(answers_module, "answer_sets", failing)
+    monkeypatch.setattr(api, "answer_sets", failing)
     said = refused(run(*ANSWER), code)
     assert hint in said
     assert (str(LOST) in said) != first
