@@ -169,7 +169,10 @@ def test_one_budget_protects_a_row_of_the_root_with_all_rows_below_it(model):
 
 @pytest.mark.parametrize(
     ("neighbours", "rhos", "places"),
-    [("add-remove", (0.05, 20.0), (0, -1)), ("replace", (20.0,), (0,))],
+    [
+        pytest.param("add-remove", (0.05, 20.0), (0, -1), marks=pytest.mark.slow),
+        ("replace", (20.0,), (0,)),
+    ],
 )
 def test_replays_on_neighbours_that_differ_by_a_family(neighbours, rhos, places):
     """The noisy outputs of a run are handed out to that on the neighbour: all draws and charges

@@ -6,6 +6,7 @@ import hashlib
 import json
 
 import pandas as pd
+import pytest
 
 from adaptive_qs.cli.entry import main
 from adaptive_qs.evaluation.evaluation import evaluate
@@ -30,6 +31,7 @@ SCHEMA = {"version": 1, "rules": [
 ]}  # fmt: skip
 
 
+@pytest.mark.slow
 def test_rows_meet_all_rules_and_show_all_values(tmp_path, capsys):
     schema = tmp_path / "stays.json"
     schema.write_text(json.dumps(SCHEMA))

@@ -164,6 +164,7 @@ def test_rules_between_times_leave_hours_and_weekdays(equation):
         assert (again.columns[place] == codes.columns[place]).mean() > 0.99
 
 
+@pytest.mark.slow
 def test_the_check_against_the_release_sees_the_weekdays_that_are_written():
     """A rule that the true table breaks moves all Saturdays to Sundays."""
     days = pd.Series(np.datetime64("2023-01-07") + 7 * RNG.integers(0, 50, 1_000).astype("m8[D]"))
@@ -185,6 +186,7 @@ def test_the_check_against_the_release_sees_the_weekdays_that_are_written():
     assert ("b_weekday",) in seen or ("a_weekday",) in seen
 
 
+@pytest.mark.slow
 def test_conditions_are_met_and_hours_kept_besides():
     model = Synthesizer(rho=50, insecure_seed=1, beyond_limits=True, workers=1)
     model.fit(TABLE, schema=WHOLE)
