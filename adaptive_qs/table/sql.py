@@ -57,13 +57,13 @@ def interruptible(call: Callable[[], T], database: Any) -> T:
 def _explain_opening(place: str, error: Exception) -> DataError:
     """Return why a database cannot be opened. The message is only searched: it may quote it."""
     if "Out of Memory" in str(error):
-        return DataError(f"{place}: has rows too large for DuckDB: write it to Parquet")
+        return DataError(f"{place} has rows too large for DuckDB. Write it to Parquet.")
     if re.search(r"\block\b", str(error)):
         return DataError(
-            f"{place}: is in use by another program that may write to it: close that first"
+            f"{place} is in use by another program that can write to it. Close that program."
         )
     return DataError(
-        f"{place}: is not a DuckDB database that can be read: check the file and its version"
+        f"{place} is not a DuckDB database that can be read. Check the file and its version."
     )
 
 

@@ -38,7 +38,7 @@ def test_a_solver_that_stops_early_says_its_honest_gap(run, monkeypatch):
     arguments = [*PLAN, "--ways", "1", "--queries", "hybrid", "--gap", "1e-12"]
     outcome = done(run(*arguments))
     assert outcome.err.startswith("warning: the squared error is proven to be within ")
-    assert "of the least, no closer" in outcome.err
+    assert "of the least, not closer" in outcome.err
     assert "stopped before the requested gap" in outcome.out
     outcome = done(run(*arguments, "--json"))
     assert outcome.err.startswith("warning: ")
@@ -57,7 +57,7 @@ def test_subworkloads_without_certificate_are_told(run, monkeypatch):
     assert content["statuses"]["restricted"] == 3
     assert content["gap"] > 0.01
     assert outcome.err.startswith("warning: the squared error is proven to be within ")
-    assert f"within {100 * content['gap']:.2g} % of the least, no closer" in outcome.err
+    assert f"within {100 * content['gap']:.2g} % of the least, not closer" in outcome.err
     assert "declare coarser bins, ask for fewer ways, raise --max-memory" in outcome.err
     assert "querysmasher (not proven optimal in all subworkloads)" in done(run(*arguments)).out
     assert done(run(*arguments, "--gap", "100")).err == ""

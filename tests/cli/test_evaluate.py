@@ -85,7 +85,7 @@ def test_swapped_tables_are_refused_where_a_statement_tells_them(run):
     Path("t.csv.manifest.json").write_text(Path("n.csv.manifest.json").read_text())
     for more in ([], ["--release", "r.zip"]):
         found = content(run, *more, base=swapped)
-        assert said("n.csv.manifest.json lies next to it, so that errors", found)
+        assert said("n.csv.manifest.json is next to it. So all errors", found)
         Path("t.csv.manifest.json").unlink(missing_ok=True)
 
 

@@ -175,7 +175,7 @@ def test_one_of_several_tables_is_named(tmp_path):
         assert one != two
     plain = tmp_path / "t.csv"
     plain.write_text("x,y\n1,a\n")
-    with pytest.raises(DataError, match="holds no several tables: leave out ::first"):
+    with pytest.raises(DataError, match=r"cannot hold several tables. Remove ::first"):
         read_table(f"{plain}::first", Schema.parse(ONE))
 
 
@@ -390,7 +390,7 @@ def test_bad_databases_are_refused_in_one_line(tmp_path):
     database.execute("DROP TABLE t")
     database.commit()
     database.close()
-    assert "has no table: check the file" in refusal(empty)
+    assert "has no table. Check the file" in refusal(empty)
 
 
 def test_without_the_library_nothing_is_spent(tmp_path, monkeypatch, capsys):
