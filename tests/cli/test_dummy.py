@@ -6,6 +6,7 @@ import hashlib
 import json
 
 import pandas as pd
+import pytest
 
 from adaptive_qs.cli.entry import main
 from adaptive_qs.evaluation.evaluation import evaluate
