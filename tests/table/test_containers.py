@@ -167,9 +167,9 @@ def test_one_of_several_tables_is_named(tmp_path):
     for path in paths:
         for name, code in (("first", 1), ("second", 2)):
             assert read_table(f"{path}::{name}", Schema.parse(ONE)).columns[0].tolist() == [code]
-        with pytest.raises(DataError, match=f"has 2 (sheet|table)s: name one, as {path}::NAME"):
+        with pytest.raises(DataError, match=rf"has 2 (sheet|table)s. Name one, as {path}::NAME"):
             read_table(path, Schema.parse(ONE))
-        with pytest.raises(DataError, match=r"has no (sheet|table) 'third': check the name"):
+        with pytest.raises(DataError, match=r"has no (sheet|table) 'third'\. Check the name"):
             read_table(f"{path}::third", Schema.parse(ONE))
         one, two = (digest_of(f"{path}::{name}") for name in ("first", "second"))
         assert one != two
@@ -373,11 +373,11 @@ def test_bad_databases_are_refused_in_one_line(tmp_path):
         assert "column 'y' has a value that is not declared" in refusal(path)
         whole = path.read_bytes()
         path.write_bytes(whole[:100] + CANARY.encode() * 200)
-        assert refusal(path).startswith(f"{path}: is n")
+        assert refusal(path).startswith(f"{path} is not a")
         path.write_bytes(whole)
         log = path.with_name(path.name + ("-wal" if path.suffix == ".db" else ".wal"))
         log.write_text(CANARY)
-        assert f"has changes in {log.name}: close the program" in refusal(path)
+        assert f"has changes in {log.name}. Close the program" in refusal(path)
     torn = tmp_path / "torn.db"
     with sqlite3.connect(torn) as database:
         database.execute("CREATE TABLE t (x, y)")
