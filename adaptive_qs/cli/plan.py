@@ -78,8 +78,8 @@ class Options(JsonOptions, FamilyOptions, SelectionOptions, PlanOptions, SchemaO
 def plan(*, options: Options) -> None:
     """State the error, time and memory of answering a workload, without any data.
 
-    For a set of tables, which has no answers, it states what synthesize would give each table of
-    the budget, and what it would know of it.
+    For a set of tables, which has no answers, it states which part of the budget synthesize would
+    give to each table, and how accurately it would know the table.
 
     Without a budget, figures are for a privacy cost of 1. They shrink with its square root.
     """
