@@ -37,7 +37,7 @@ def test_a_solver_that_stops_early_says_its_honest_gap(run, monkeypatch):
     arguments = [*PLAN, "--ways", "1", "--queries", "hybrid", "--gap", "1e-12"]
     outcome = done(run(*arguments))
     assert outcome.err.startswith("warning: the squared error is proven to be within ")
-    assert "of the least, no closer" in outcome.err
+    assert "of the least, not closer" in outcome.err
     assert "stopped before the requested gap" in outcome.out
     outcome = done(run(*arguments, "--json"))
     assert outcome.err.startswith("warning: ")
@@ -56,8 +56,8 @@ def test_subworkloads_without_certificate_are_told(run, monkeypatch):
     assert content["statuses"]["restricted"] == 3
     assert content["gap"] > 0.01
     assert outcome.err.startswith("warning: the squared error is proven to be within ")
-    assert f"within {100 * content['gap']:.2g} % of the least, no closer" in outcome.err
-    assert "declare coarser bins, ask for fewer ways, raise --max-memory" in outcome.err
+    assert f"within {100 * content['gap']:.2g} % of the least, not closer" in outcome.err
+    assert "Use coarser bins, fewer ways or a larger --max-memory" in outcome.err
     assert "querysmasher (not proven optimal in all subworkloads)" in done(run(*arguments)).out
     assert done(run(*arguments, "--gap", "100")).err == ""
     assert done(run(*arguments, "--mechanism", "wff")).err == ""
@@ -67,7 +67,7 @@ def test_an_error_below_its_bound_is_shown(run, monkeypatch):
     monkeypatch.setattr(BatchPlan, "lower_bound_rmse", property(lambda plan: 2 * plan.rmse))
     outcome = done(run(*PLAN, "--json"))
     assert json.loads(outcome.out)["gap"] == pytest.approx(-0.75)
-    assert outcome.err.startswith("warning: the error is 75 % below the bound that holds for it")
+    assert outcome.err.startswith("warning: The error is 75 % below its proven lower bound")
     rounding = property(lambda plan: (1 + 1e-9) * plan.rmse)
     monkeypatch.setattr(BatchPlan, "lower_bound_rmse", rounding)
     outcome = done(run(*PLAN, "--json"))
