@@ -382,9 +382,9 @@ def asks_for(*attributes, **more):
         (asks_for(["home"]), "no table has all of 'home'"),
         (asks_for(["region"], queries="range"), 'leave out "queries"'),
         ({"max_memory": "1MB"}, "max-memory"),
-        ({"rho": 1e-10}, "for a row of .*, which is nothing but noise"),
-        ({"rows_per_person": 2}, "rows-per-person was given for a set of tables"),
-        ({"target": "age"}, "target was given for a set of tables"),
+        ({"rho": 1e-10}, "for a row of .*, which is only noise"),
+        ({"rows_per_person": 2}, "rows-per-person is for one table"),
+        ({"target": "age"}, "target is for one table"),
     ],
 )
 def test_what_cannot_be_is_refused_before_anything_is_spent(options, words, monkeypatch):

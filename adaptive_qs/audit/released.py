@@ -17,7 +17,7 @@ from zipfile import is_zipfile
 
 from pydantic import BaseModel, Field, NonNegativeInt, ValidationError
 
-from adaptive_qs.answering.answers import AnswersManifest, Charges, group_charges
+from adaptive_qs.answering.api import AnswersManifest, Charges, group_charges
 from adaptive_qs.errors import InputError
 from adaptive_qs.ledger.book import LedgerBook
 from adaptive_qs.ledger.entries import Recovered

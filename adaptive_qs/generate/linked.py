@@ -47,7 +47,7 @@ from adaptive_qs.generate.targets import (
     denoise_model,
     filled_pairs,
     find_misfit,
-    make_target,
+    make_fit_target,
     single_targets,
 )
 from adaptive_qs.generate.zeros import Zeros, allowed_cells, clear_forbidden
@@ -150,7 +150,7 @@ def _fit(
     combined = tuple(dict.fromkeys(map(domain.columns, cliques)))
     singles = [clear_forbidden(target, zeros, domain) for target in single_targets(residuals)]
     denoised, tied = denoise_model(residuals, singles), {i for zero in zeros for i in zero.clique}
-    plain = [make_target(denoised, c, allowed_cells(zeros, domain, c)) for c in cliques]
+    plain = [make_fit_target(denoised, c, allowed_cells(zeros, domain, c)) for c in cliques]
     shaping = [target for target in plain if target.clique not in filled]
     shapes = find_shapes(domain, shaping, singles, given)
     misfit = find_misfit(denoised, residuals.copula, shaping)

@@ -45,13 +45,13 @@ def choose_table(
                 "row of that result."
             )
         if requested not in names:
-            raise DataError(f"{path}: has no {what} {requested!r}: check the name behind ::")
+            raise DataError(f"{path} has no {what} {requested!r}. Check the name behind ::")
         return requested
     if not names:
-        raise DataError(f"{path}: has no {what}: check the file")
+        raise DataError(f"{path} has no {what}. Check the file.")
     if len(names) > 1:
         raise DataError(
-            f"{path}: has {len(names)} {what}s: name one, as {path}::NAME. For a set, propose a "
+            f"{path} has {len(names)} {what}s. Name one, as {path}::NAME. For a set, propose a "
             'schema for each table, and join them by "tables".'
         )
     return names[0]

@@ -243,7 +243,7 @@ def test_parts_of_no_use_are_refused(columns, words):
 def test_rules_and_tables_cannot_name_a_part():
     with pytest.raises(SchemaError, match="seen_hour"):
         schema_of(SEEN, HOUR, rules=("seen_hour >= 7",))
-    with pytest.raises(DataError, match="'seen_hour' is a part of another one"):
+    with pytest.raises(DataError, match="'seen_hour' has the name of a part"):
         read_table(TABLE.assign(seen_hour=1), WHOLE)
     said = "'seen_hour' is the hour of 'seen': name 'seen'"
     with pytest.raises(SchemaError, match=said):

@@ -317,8 +317,8 @@ def _connected(options: EngineOptions) -> Iterator[Cluster]:
     given: Any = options.scheduler
     if given is None:
         raise InputError(
-            "engine dask counts on a cluster: name its --scheduler, or take engine auto, which "
-            "uses all cores of this machine"
+            "engine dask counts on a cluster. Name its --scheduler, or use engine auto, which "
+            "uses all cores of this machine."
         )
     if isinstance(given, Cluster):
         yield given
