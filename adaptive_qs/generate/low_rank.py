@@ -95,8 +95,7 @@ class _LowRank:
     def predicted(self, factors: Array, pair: Clique) -> Array:
         """Return the interaction of a pair that the factors predict."""
         first, second = (factors[self._parts[i]] for i in pair)
-        found: Array = first @ second.T
-        return found
+        return first @ second.T
 
     def misfit(self, factors: Array | None, pairs: Iterable[Clique]) -> float:
         """Return the squared distance of pairs from their prediction, in variances of an entry.
