@@ -185,7 +185,6 @@ class Part(Ledger):
 
     @property
     def left(self) -> Cost:
-        """The budget that is left, of the part and of the whole."""
         own, whole = super().left, self._whole.left
         return Cost(min(own.rho_units, whole.rho_units), min(own.delta_units, whole.delta_units))
 
