@@ -1,5 +1,7 @@
 """Columns that are never measured and come back with new cells: keys, and cells of a list."""
 
+from __future__ import annotations  # which leaves PyArrow unimported
+
 import math
 import re
 from collections.abc import Sequence

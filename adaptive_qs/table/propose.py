@@ -143,8 +143,8 @@ def propose(table: Any, dictionary: Mapping[str, Entry] | None = None) -> Schema
         reasons = dict.fromkeys(draft.note for draft in drafts.values())
         raise DataError(
             f"{label}: no column can be measured ({'; '.join(reasons)}). Write the schema by hand. "
-            "If another table names these records, share both as a set, or that one, with them as "
-            "persons."
+            "If another table refers to these rows, share both as a set, or the other table alone, "
+            "with the column that refers to them as person column."
         )
     content = {
         "version": 1,

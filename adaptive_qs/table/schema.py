@@ -283,7 +283,7 @@ class Schema(Reviewed):
             }
         if describes_set(content):
             raise SchemaError(
-                f"{source} describes a set of tables, and this takes one table. Use a schema "
+                f"{source} describes a set of tables, but one table is needed. Use a schema "
                 'with "columns".'
             )
         try:
