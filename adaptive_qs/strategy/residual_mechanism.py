@@ -147,12 +147,9 @@ class ResidualMechanism(Mechanism):
         return top, exact
 
     def _pieces(
-        self,
-        queries: Sequence[Queries],
-        kept: tuple[int, ...],
-        strategy: Strategy,
+        self, queries: Sequence[Queries], kept: tuple[int, ...], strategy: Strategy,
         by_length: bool = False,
-    ) -> Pieces:
+    ) -> Pieces:  # fmt: skip
         """Return arrays by groups of axes whose product is the variance of a set's queries.
 
         ``kept`` are the axes of γ that τ has. With ``by_length`` arcs have one number for each
@@ -250,11 +247,9 @@ Solver = Callable[[Subworkload], Solution]
 
 
 def smash(
-    decomposition: Decomposition,
-    solver: Solver,
-    jobs: int = 1,
+    decomposition: Decomposition, solver: Solver, jobs: int = 1,
     progress: StepProgress | None = None,
-) -> ResidualMechanism:
+) -> ResidualMechanism:  # fmt: skip
     """Solve every class of subworkloads once and divide the budget optimally.
 
     Several classes are solved side by side, the largest first; then each linear algebra call keeps

@@ -99,12 +99,9 @@ class Cluster:
         return self.submit_all(task, *([each] for each in arguments))[0]
 
     def submit_all(
-        self,
-        task: Callable[..., Any],
-        *arguments: Sequence[Any],
-        first: bool = False,
+        self, task: Callable[..., Any], *arguments: Sequence[Any], first: bool = False,
         workers: Sequence[str] | None = None,
-    ) -> list[Future]:
+    ) -> list[Future]:  # fmt: skip
         """Start a task for each value of the arguments, ``first`` or after all that wait."""
         name = task.__name__.strip("_").replace("_", "-")
         keys = [f"adaptive-qs-{name}-{self._run}-{next(self._numbers)}" for _ in arguments[0]]
@@ -172,12 +169,9 @@ class DaskEngine(CountingEngine):
     """An engine that counts the parts of a table where they are."""
 
     def __init__(
-        self,
-        cluster: Cluster,
-        domain: Domain,
-        parts: Sequence[Future],
+        self, cluster: Cluster, domain: Domain, parts: Sequence[Future],
         facts: Sequence[remote.PartFacts],
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.domain: Domain = domain
         self._cluster = cluster
         self._parts = parts
@@ -291,11 +285,9 @@ def _sent(cluster: Cluster, table: CodedTable) -> list[Future]:
 
 
 def _facts_of_parts(
-    cluster: Cluster,
-    parts: Sequence[Future],
-    check_rows: CheckRows | None,
+    cluster: Cluster, parts: Sequence[Future], check_rows: CheckRows | None,
     progress: StepProgress | None,
-) -> list[remote.PartFacts]:
+) -> list[remote.PartFacts]:  # fmt: skip
     rows = done = 0
 
     def seen(facts: remote.PartFacts) -> None:
