@@ -354,9 +354,12 @@ def _codes(rows: neighbours.Rows, schema: Schema, folder: Path) -> CodedTable:
 
 
 def _run_both(
-    publisher: Publisher, sources: Sequence[Callable[[], Source]], folder: Path, seed: int,
+    publisher: Publisher,
+    sources: Sequence[Callable[[], Source]],
+    folder: Path,
+    seed: int,
     sampled: bool,
-) -> list[Run]:  # fmt: skip
+) -> list[Run]:
     """Record a run on the first table, and replay it on the second."""
     runs: list[Run] = []
     for make in sources:  # one after the other: their files have the same name

@@ -46,9 +46,12 @@ class LedgerBook(Store):
     """
 
     def __init__(
-        self, path: str | Path, anchor: str | Path | None = None, restoring: bool = False,
+        self,
+        path: str | Path,
+        anchor: str | Path | None = None,
+        restoring: bool = False,
         reading: bool = False,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(path, None if anchor is None else Anchor(anchor), restoring, reading)
         first = next(self.bodies(entries.Opened))
         self._opened = first

@@ -140,9 +140,12 @@ class Budget(Ledger):
     """
 
     def __init__(
-        self, rho: Fraction | float, delta: Fraction | float = 0, filtered: bool = False,
+        self,
+        rho: Fraction | float,
+        delta: Fraction | float = 0,
+        filtered: bool = False,
         unit: Unit = ROWS,
-    ) -> None:  # fmt: skip
+    ) -> None:
         if not 0 < rho < math.inf or (limit := Cost.within(rho, delta)).rho_units < 1:
             raise InputError(f"privacy budget rho is {rho!r}. Use a number of at least 2**-60.")
         super().__init__(limit, filtered, unit)

@@ -236,9 +236,11 @@ class PrivacyTarget:
 
 
 def resolve_budget(
-    schema: Schema, options: BudgetOptions, budget: Callable[[Fraction | None], PrivacyTarget],
+    schema: Schema,
+    options: BudgetOptions,
+    budget: Callable[[Fraction | None], PrivacyTarget],
     unit: Unit | None = None,
-) -> tuple[PrivacyTarget, Cost]:  # fmt: skip
+) -> tuple[PrivacyTarget, Cost]:
     """Return the budget of a run and the cost of learning.
 
     ``budget`` returns the budget, given the part of δ for discovering values; None if nothing is
@@ -363,10 +365,13 @@ class Member(Generic[W]):
 
     @classmethod
     def planned(
-        cls, schema: Schema, options: RunOptions,
+        cls,
+        schema: Schema,
+        options: RunOptions,
         budget: Callable[[Fraction | None], PrivacyTarget],
-        plan: Callable[[Domain, PrivacyTarget], W], unit: Unit | None = None,
-    ) -> Self:  # fmt: skip
+        plan: Callable[[Domain, PrivacyTarget], W],
+        unit: Unit | None = None,
+    ) -> Self:
         """Return a table with a plan, made with the budget that learning leaves.
 
         Other arguments are as for :func:`resolve_budget`.
