@@ -165,7 +165,8 @@ def drawn_under_rules(
 
     ``rng`` draws column by column, with the drawer of the column if there is one, and sorts by the
     ``places`` inside codes and moves them to their ``parts``, then again for rows that break rules.
-    A row gets other codes if no values for its own meet the rules. Raises SchemaError if no row was found that meets the rules.
+    A row gets other codes if no values for its own meet the rules. Raises SchemaError if no row
+    was found that meets the rules.
     """
     drawn = {
         name: _Drawn(column, codes[name], rng, (drawers or {}).get(name), (places or {}).get(name))
