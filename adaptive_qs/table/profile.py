@@ -368,6 +368,8 @@ class Profile:
             edges = bins.propose_edges(points, weights, bins.Grid(0, step), most, codes)
             starts = [*(int(edge) for edge in edges[:-1]), int(np.floor(edges[-1])) + 1]
             note = note or self.note_span(points)
+        found = bins.with_frequent(points, weights, starts, bins.Grid(0, step))
+        starts = [int(edge) for edge in found]
         content |= {"min": starts[0], "max": starts[-1] - 1}
         if len(starts) - 1 < starts[-1] - starts[0]:
             content["bin_starts"] = starts[:-1]
@@ -386,6 +388,7 @@ class Profile:
             grid = bins.find_grid(points, places)
         most = bins.bins_for(self.filled)
         edges = bins.propose_edges(points, weights, grid, most, 2 * most)
+        edges = tuple(bins.with_frequent(points, weights, edges, grid))
         ascending = len(edges) > 1 and all(a < b for a, b in pairwise(edges))
         if not (ascending and -np.inf < edges[0] <= low and high <= edges[-1] < np.inf):
             return None, "numbers too large to bin: write the column by hand"
