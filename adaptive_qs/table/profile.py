@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from adaptive_qs.table import bins, cells, spellings
 from adaptive_qs.table.cells import MixedCells
+from adaptive_qs.table.columns.binned import without_dust
 from adaptive_qs.table.read import Cells
 from adaptive_qs.table.spellings import Span, explain_unsupported, read_moments, split_name
 from adaptive_qs.table.text import Spelling, read_number, to_seconds
@@ -46,6 +47,8 @@ THINGS = (
 MAX_WORDS = 3
 """The largest number of words among numbers or moments that can be missing markers."""
 
+MOST_DECIMALS = 9
+"""The most decimals that a column has; of longer numbers, the rest is rounding of doubles."""
 LEAST_AROUND = 20
 """Least number of distinct numbers from which on a lone 0 probably means a missing value."""
 DAY = 86_400
@@ -229,6 +232,18 @@ class Profile:
             others = read.keys() - found - self.marked
             self.lengths = {len(read[text].partition(".")[2]) for text in others}
 
+    def set_dust_aside(self) -> None:
+        """Round numbers such as 10.357019999999999 to the decimals that all of them have."""
+        if not self.numeric or self.decimals <= MOST_DECIMALS:
+            return
+        for places in range(MOST_DECIMALS + 1):
+            points = without_dust(self.points, places)
+            if (points == np.round(points, places)).all():
+                self.lengths, self.low, self.high = {places}, float(points[0]), float(points[-1])
+                self.points, owner = np.unique(points, return_inverse=True)
+                self.weights = np.bincount(owner, self.weights).astype(np.float64)
+                return
+
     def _find_odd_number(self) -> set[str]:
         """Return a number that probably means a missing value, as it is written; or none."""
         points = self.points
@@ -382,7 +397,9 @@ class Profile:
         points, weights, clip, note = self.trimmed()
         low, high = float(points[0]), float(points[-1])
         places, largest = self.decimals, max(abs(low), abs(high))
-        exact = places <= 9 and largest * 10**places < 10**15  # which a double tells apart
+        exact = (
+            places <= MOST_DECIMALS and largest * 10**places < 10**15
+        )  # which a double tells apart
         grid = bins.Grid(places if exact else None)
         if exact and not self.too_many:  # else some of the numbers are merged with others
             grid = bins.find_grid(points, places)

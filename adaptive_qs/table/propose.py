@@ -39,6 +39,7 @@ def draft_column(name: str, profile: Profile) -> Draft:
     if profile.unsupported:
         return Draft(None, profile.unsupported)
     profile.set_sentinel_aside()
+    profile.set_dust_aside()
     values = profile.values
     if not values:
         return Draft(None, "empty")

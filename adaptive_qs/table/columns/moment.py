@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from adaptive_qs.table.columns import base
 from adaptive_qs.table.columns.base import binning, cells, np, pa, pc, spellings
 from adaptive_qs.table.columns.binned import RangeColumn
-from adaptive_qs.table.columns.part import CYCLE, FIRST_MONDAY, PARTS, SECONDS, find_parts
+from adaptive_qs.table.columns.part import (
+    CYCLE,
+    FIRST_MONDAY,
+    PARTS,
+    SECONDS,
+    find_marks,
+    find_parts,
+)
 from adaptive_qs.table.text import EPOCH, PLAIN_TIMES, escaped, read_moment, to_seconds
 
 if TYPE_CHECKING:
@@ -313,10 +320,7 @@ class DateColumn(MomentColumn):
         return tuple(points.astype("M8[D]").tolist())
 
     def marks(self, points: Codes) -> Codes:
-        """Return 31 times the months since January, plus the days since the first of the month."""
-        days = points.astype("M8[D]")
-        months = days.astype("M8[M]")
-        return months.astype(np.int64) % 12 * 31 + (days - months).astype(np.int64)
+        return find_marks(points)
 
     def from_amounts(self, amounts: NDArray[np.float64]) -> pa.Array:
         known = ~np.isnan(amounts)
@@ -402,6 +406,10 @@ def _draft(
         total = max(rows.sum(), 1.0)
         off = np.abs(rows / total - 1 / rows.size).sum()
         parts += [unit] if off > max(UNEVEN, 3 * math.sqrt(rows.size / total)) else []
+    seconds = 60 if way and "%M" in way and "%S" not in way else 1
+    hidden = content["granularity"] != "day" and "weekday" not in parts  # which moves days
+    if (hidden or not span.days) and span.frequent(seconds):
+        content["private_heaps"] = binning.HEAPS
     return base.Draft(content, note, topics, tuple(parts))
 
 
