@@ -182,8 +182,6 @@ PEAK = 3
 """A value is a peak if it has this many times the rows of either neighbour."""
 CROWDED = 2
 """Values have bins of their own while no other bin has more than this many times the average."""
-FREQUENT = 0.25
-"""Least rows of a frequent value, as a part of the √rows that a bin has."""
 MOST_BINS = 256
 """Largest number of bins with those of frequent values and empty ones between them."""
 HEAPS = 50
@@ -328,24 +326,27 @@ def with_frequent(
 ) -> list[float]:
     """Return the edges with bins of their own for frequent values inside bins.
 
-    Such a value has `PEAK` times the rows of an average other point of its bin, and `FREQUENT` of
-    the √rows of a bin. The most frequent ones go first, while there are at most √rows bins with
-    rows, and `MOST_BINS`.
+    Such a value has `PEAK` times the rows of an average other point of its bin, and a quarter of
+    the √rows of a bin; half of them where there are more bins with rows than `bins_for` proposes,
+    which are √rows at most. The most frequent ones go first. All bins are `MOST_BINS` at most.
     """
-    rows, ends = weights.sum(), np.asarray(edges, dtype=np.float64)
+    share, ends = weights.sum() ** 0.5, np.asarray(edges, dtype=np.float64)
+    usual = bins_for(int(weights.sum()))
     owner = np.clip(np.searchsorted(ends, values, side="right") - 1, 0, len(ends) - 2)
     others = np.bincount(owner, weights)[owner] - weights
     points = np.rint(np.diff(ends) / grid.step) if grid.step else np.full(len(ends), np.inf)
-    often = (weights >= max(3.0, FREQUENT * rows**0.5)) & (points[owner] > 1)
+    often = (weights >= max(3.0, share / 4)) & (points[owner] > 1)
     often &= weights * (points[owner] - 1) >= PEAK * others
-    heaviest = values[often][np.argsort(-weights[often], kind="stable")].tolist()
-    for count in range(len(heaviest), 0, -1):
-        own = [end for v in heaviest[:count] for end in (v, min(grid.after(v), edges[-1]))]
-        found = np.unique([*edges, *own])
+    heaviest = np.flatnonzero(often)[np.argsort(-weights[often], kind="stable")][:MOST_BINS]
+    starts = values[heaviest]
+    stops = [min(grid.after(value), edges[-1]) for value in starts.tolist()]
+    for count in range(heaviest.size, 0, -1):
+        found = np.unique([*edges, *starts[:count], *stops[:count]])
         filled = np.diff(np.searchsorted(values, found)) > 0
         filled[-1] |= values[-1] == found[-1]
         needed = filled[1:] | filled[:-1]  # an edge between two empty bins is not
-        if filled.sum() <= rows**0.5 and needed.sum() < MOST_BINS:
+        most = share if weights[heaviest[count - 1]] >= share / 2 else usual
+        if filled.sum() <= most and needed.sum() < MOST_BINS:
             return found[np.concatenate([[True], needed, [True]])].tolist()
     return [*edges]
 

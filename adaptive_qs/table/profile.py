@@ -99,6 +99,8 @@ class Profile:
     """Distinct numbers, ascending; beyond about 100,000 neighbours are merged."""
     weights: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
     """Number of rows with each of the points."""
+    persons: bool = False
+    """Whether the values can identify persons, so that none of them is singled out."""
     filled: int = 0
     """Number of rows whose cell is no marker."""
 
@@ -383,8 +385,9 @@ class Profile:
             edges = bins.propose_edges(points, weights, bins.Grid(0, step), most, codes)
             starts = [*(int(edge) for edge in edges[:-1]), int(np.floor(edges[-1])) + 1]
             note = note or self.note_span(points)
-        found = bins.with_frequent(points, weights, starts, bins.Grid(0, step))
-        starts = [int(edge) for edge in found]
+        if not self.persons:
+            grid = bins.Grid(0, step)
+            starts = [int(edge) for edge in bins.with_frequent(points, weights, starts, grid)]
         content |= {"min": starts[0], "max": starts[-1] - 1}
         if len(starts) - 1 < starts[-1] - starts[0]:
             content["bin_starts"] = starts[:-1]
