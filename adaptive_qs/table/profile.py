@@ -192,7 +192,8 @@ class Profile:
                 del self.spans[way]
             else:
                 span.take(seconds)
-                real = ~np.isin(seconds[0] // DAY, [*NO_DAYS])
+                timed = (way or "").startswith(("%H", "%I"))  # times lie on 1900-01-01
+                real = timed | ~np.isin(seconds[0] // DAY, [*NO_DAYS])
                 span.count(seconds[:, real], weights[real])
 
     @property

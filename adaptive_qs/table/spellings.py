@@ -99,7 +99,7 @@ class Span:
         """
         marks = self.marks[0, :372].reshape(12, 31) if self.days else self.marks[1:, ::step]
         least = np.maximum(PEAK * marks.mean(axis=1, keepdims=True), marks.sum() ** 0.5)
-        return bool(marks[marks > least].sum() >= 0.1 * marks.sum())
+        return bool(marks[marks > least].sum() > 0.1 * marks.sum())
 
     @property
     def first(self) -> int:
