@@ -334,7 +334,10 @@ def with_frequent(
     usual = bins_for(int(weights.sum()))
     owner = np.clip(np.searchsorted(ends, values, side="right") - 1, 0, len(ends) - 2)
     others = np.bincount(owner, weights)[owner] - weights
-    points = np.rint(np.diff(ends) / grid.step) if grid.step else np.full(len(ends), np.inf)
+    points = np.full(len(ends), np.inf)
+    if grid.step:  # of the values that occur: limits are round
+        points = np.diff(np.clip(ends, values[0], values[-1] + grid.step)) / grid.step
+    points = np.rint(points)
     often = (weights >= max(3.0, share / 4)) & (points[owner] > 1)
     often &= weights * (points[owner] - 1) >= PEAK * others
     heaviest = np.flatnonzero(often)[np.argsort(-weights[often], kind="stable")][:MOST_BINS]
