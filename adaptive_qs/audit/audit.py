@@ -1,7 +1,5 @@
 """The replay audit: `synthesize` and `answer` on generated neighbours in every form, same noise."""
 
-from __future__ import annotations
-
 import tempfile
 import warnings
 from bisect import bisect_left

@@ -79,7 +79,7 @@ class Outputs:
             known = {name: out.with_name(f"{out.name}.{name}") for name in schema.names}
             return cls(out, known, release, in_database=True)
         if not isdir(out) and out.name.lower().endswith(tuple(FORMATS)):
-            raise InputError(f"{out} holds one table, and there are {number}. {remedy}")
+            raise InputError(f"{out} can hold one table, but the set has {number}. {remedy}")
         names = {name: schema.tables[name].file or name for name in schema.names}
         files = {
             name: file if file.lower().endswith(tuple(FORMATS)) else f"{file}.csv"
@@ -212,7 +212,7 @@ def _make_folder(folder: Path) -> None:
     try:
         folder.mkdir(exist_ok=True)
     except OSError as error:
-        raise InputError(f"{folder}: cannot be made ({reason(error)}): make it") from None
+        raise InputError(f"{folder} cannot be created ({reason(error)}). Create it.") from None
 
 
 def _holds_tables(path: Path) -> bool:

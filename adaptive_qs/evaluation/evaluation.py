@@ -1,7 +1,5 @@
 """Compare a synthetic table with the true one; show findings as text, as JSON and as a page."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress

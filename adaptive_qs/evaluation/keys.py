@@ -1,7 +1,5 @@
 """Sets of tables: every table compared with the true one, and the keys between them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property

@@ -1,7 +1,5 @@
 """The ledger of a data set: a total that is set once, and runs that share it."""
 
-from __future__ import annotations
-
 import json
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence

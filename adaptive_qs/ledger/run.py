@@ -1,7 +1,5 @@
 """The runs of a ledger: the current one, and the states of all runs from the entries."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

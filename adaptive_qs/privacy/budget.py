@@ -1,7 +1,5 @@
 """The budget of a run: its parameters and limits, and the ledger that charges every release."""
 
-from __future__ import annotations
-
 import math
 import os
 import warnings

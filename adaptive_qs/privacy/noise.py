@@ -1,7 +1,5 @@
 """Exact discrete Gaussian noise, and the sources of its random bits."""
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The statement of a release: what is promised, what was spent, and what the promise assumes."""
 
-from __future__ import annotations
-
 import math
 import platform
 import zlib

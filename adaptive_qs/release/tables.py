@@ -1,7 +1,5 @@
 """The release of a set of tables: what one run let out of all, and any number of samples."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """What a run may use and is to measure: its budget, its memory, and the plan for each table."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -104,8 +102,8 @@ class PrivacyTarget:
             target = cls._of(epsilon, delta, rho, share, gaussian=False)
         if not MIN_RHO <= target.rho <= MAX_RHO:
             raise InputError(
-                f"the budget is rho {target.rho:.3g} (zCDP). Use one from {MIN_RHO:g}, below "
-                f"which there is nothing but noise, to {MAX_RHO:g}, above which there is none."
+                f"The budget is rho {target.rho:.3g} (zCDP). Use a rho from {MIN_RHO:g} (below it, "
+                f"everything is noise) to {MAX_RHO:g} (above it, nothing is)."
             )
         return target._with_epsilon(epsilon)
 
@@ -139,12 +137,12 @@ class PrivacyTarget:
         if not MIN_COST <= target.cost <= MAX_COST:
             (name,) = named
             means = "" if name == "cost" else f", which is a privacy cost of {target.cost:.3g}"
-            do, limit, side, leaves = "lower", MAX_COST, "above", "no noise"
+            do, limit, side, leaves = "Lower", MAX_COST, "above", "no noise"
             if target.cost < MIN_COST:
-                do, limit, side, leaves = "raise", MIN_COST, "below", "nothing but noise"
+                do, limit, side, leaves = "Raise", MIN_COST, "below", "only noise"
             raise InputError(
-                f"{name} is {float(given[name] or 0):.6g}{means}: {do} it, "
-                f"as a cost {side} {limit:g} leaves {leaves}"
+                f"{name} is {float(given[name] or 0):.6g}{means}. {do} it: "
+                f"a cost {side} {limit:g} leaves {leaves}."
             )
         return target._with_epsilon(epsilon)
 
@@ -219,9 +217,8 @@ class PrivacyTarget:
         target = replace(self, unit=unit)
         if unit.group > 1 and (left := float(unit.for_rows(self.budget).rho)) < MIN_COST / 2:
             raise InputError(
-                f"the budget is rho {self.rho:.3g} for {unit.name}: that is {left:.3g} for a row, "
-                "which leaves nothing but noise: raise the budget, or let fewer rows of a person "
-                "count"
+                f"The budget of rho {self.rho:.3g} for {unit.name} is {left:.3g} for a row, which "
+                "leaves only noise. Raise the budget, or let fewer rows of a person count."
             )
         return target
 

@@ -1,7 +1,5 @@
 """What no strategy can beat, and the best strategies of fixed families, which can meet it."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,12 +1,11 @@
 """Integer strategies, whose measurements are exact, and the strategies of single columns."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -352,7 +351,7 @@ class ColumnStrategy:
             raise ValueError("the strategy does not determine the residual of its column")
 
     @classmethod
-    def of_integers(cls, rows: Integers) -> ColumnStrategy:
+    def of_integers(cls, rows: Integers) -> Self:
         """Build the strategy with this M; errors are as for the class."""
         return cls(GridFactor(rows, (True,), rows.shape[1:]))
 

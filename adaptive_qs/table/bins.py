@@ -5,8 +5,6 @@ distinct numbers of a column, finite and ascending, and ``weights`` the rows wit
 (distinct,).
 """
 
-from __future__ import annotations
-
 import math
 import sys
 from collections.abc import Callable, Iterator, Sequence

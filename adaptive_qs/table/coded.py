@@ -4,8 +4,6 @@ A counter is the only reader of private rows after encoding. Rows are counted in
 in the processor's cache while all marginals of a pass are counted.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass

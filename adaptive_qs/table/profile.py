@@ -1,7 +1,5 @@
 """Profiles of the cells of a column, for drafts of schemas: as private as the data."""
 
-from __future__ import annotations
-
 import datetime as dt
 import re
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Drafts of schemas, read off the data for review by the owner, and advice about schemas."""
 
-from __future__ import annotations
-
 import codecs
 import contextlib
 import gzip
@@ -147,8 +145,8 @@ def propose(table: Any, dictionary: Mapping[str, Entry] | None = None) -> Schema
         reasons = dict.fromkeys(draft.note for draft in drafts.values())
         raise DataError(
             f"{label}: no column can be measured ({'; '.join(reasons)}). Write the schema by hand. "
-            "If another table names these records, share both as a set, or that one, with them as "
-            "persons."
+            "If another table refers to these rows, share both as a set, or the other table alone, "
+            "with the column that refers to them as person column."
         )
     content = {
         "version": 1,

@@ -1,7 +1,5 @@
 """Spellings of values in text, and the order of labels, for drafts of schemas."""
 
-from __future__ import annotations
-
 import datetime as dt
 import math
 import re

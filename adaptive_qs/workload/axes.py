@@ -1,7 +1,5 @@
 """Counting queries over the ordered cells of one attribute, over two, and drawn at random."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property

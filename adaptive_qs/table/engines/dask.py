@@ -7,8 +7,6 @@ that is read again must give the same codes. Dask writes exceptions and argument
 never raise: they return a :class:`Refusal`, which is safe to print. Their names are numbers.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import os
@@ -319,8 +317,8 @@ def _connected(options: EngineOptions) -> Iterator[Cluster]:
     given: Any = options.scheduler
     if given is None:
         raise InputError(
-            "engine dask counts on a cluster: name its --scheduler, or take engine auto, which "
-            "uses all cores of this machine"
+            "engine dask counts on a cluster. Name its --scheduler, or use engine auto, which "
+            "uses all cores of this machine."
         )
     if isinstance(given, Cluster):
         yield given

@@ -1,7 +1,5 @@
 """Engines of one machine: codes in memory, and on disk if there is no room for them."""
 
-from __future__ import annotations
-
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
