@@ -181,7 +181,7 @@ PEAK = 3
 CROWDED = 2
 """Values have bins of their own while no other bin has more than this many times the average."""
 MOST_BINS = 256
-"""Largest number of bins with those of frequent values and empty ones between them."""
+"""Largest number of bins, frequent values and empty bins between them included."""
 HEAPS = 50
 """Number of frequent values that a proposed schema requests."""
 YEARS = (1500, 2100)

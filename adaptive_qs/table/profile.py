@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from adaptive_qs.table import bins, cells, spellings
 from adaptive_qs.table.cells import MixedCells
-from adaptive_qs.table.columns.binned import without_dust
 from adaptive_qs.table.read import Cells
 from adaptive_qs.table.spellings import Span, explain_unsupported, read_moments, split_name
 from adaptive_qs.table.text import Spelling, read_number, to_seconds
@@ -238,7 +237,7 @@ class Profile:
         if not self.numeric or self.decimals <= MOST_DECIMALS:
             return
         for places in range(MOST_DECIMALS + 1):
-            points = without_dust(self.points, places)
+            points = cells.without_dust(self.points, places)
             if (points == np.round(points, places)).all():
                 self.lengths, self.low, self.high = {places}, float(points[0]), float(points[-1])
                 self.points, owner = np.unique(points, return_inverse=True)
@@ -269,7 +268,7 @@ class Profile:
         """Return dates that probably mean a missing value, as written, and narrow the spans."""
         texts, found = sorted(self.texts - self.marked - self.words), set[str]()
         for way, span in (self.spans or {}).items():
-            if NO_DAYS.isdisjoint((span.first // DAY, span.last // DAY)):
+            if NO_DAYS.isdisjoint(second // DAY for second in span.limits):
                 continue
             if (moments := read_moments(pa.array(texts), way)) is None:
                 continue
@@ -277,7 +276,7 @@ class Profile:
             if odd.all():
                 continue
             rest.take(moments[:, ~odd])
-            gaps = np.abs(np.subtract.outer(moments[0][odd], [rest.first, rest.last]))
+            gaps = np.abs(np.subtract.outer(moments[0][odd], rest.limits))
             if gaps.min() > 5 * 365 * DAY:
                 span.days, span.ends = rest.days, rest.ends
                 found |= {text for text, is_odd in zip(texts, odd) if is_odd}

@@ -74,18 +74,6 @@ def find_kinds(marks: Codes, endings: Sequence[Ending]) -> Codes:
     return kinds
 
 
-def without_dust(numbers: NDArray[np.float64], decimals: int) -> NDArray[np.float64]:
-    """Return numbers with decimals instead of what rounding of doubles made of them.
-
-    10.357019999999999 becomes 10.35702 with five decimals. A number moves by a billionth of itself
-    and a thousandth of the last decimal at most; others stay.
-    """
-    with np.errstate(over="ignore", invalid="ignore"):
-        near = np.rint(numbers * 10.0**decimals) / 10.0**decimals
-        most = np.minimum(1e-9 * np.abs(numbers), 1e-3 * 10.0**-decimals)
-        return np.where(np.abs(near - numbers) <= most, near, numbers)
-
-
 class RangeColumn(base.ColumnBase):
     """A column of ordered values between two public bounds, most of them in bins.
 
@@ -416,7 +404,9 @@ class NumberColumn(RangeColumn):
 
     def _as_numbers(self, values: pa.Array) -> tuple[NDArray[np.float64], Mask]:
         numbers, readable = cells.as_numbers(values)
-        return numbers if self.places is None else without_dust(numbers, self.places), readable
+        return numbers if self.places is None else cells.without_dust(
+            numbers, self.places
+        ), readable
 
     def numbers(self, values: pa.Array) -> NDArray[Any]:
         read = cells.as_integers if self.whole else self._as_numbers

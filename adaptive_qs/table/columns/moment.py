@@ -11,14 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from adaptive_qs.table.columns import base
 from adaptive_qs.table.columns.base import binning, cells, np, pa, pc, spellings
 from adaptive_qs.table.columns.binned import RangeColumn
-from adaptive_qs.table.columns.part import (
-    CYCLE,
-    FIRST_MONDAY,
-    PARTS,
-    SECONDS,
-    find_marks,
-    find_parts,
-)
+from adaptive_qs.table.columns.part import CYCLE, FIRST_MONDAY, PARTS, SECONDS, find_parts
 from adaptive_qs.table.text import EPOCH, PLAIN_TIMES, escaped, read_moment, to_seconds
 
 if TYPE_CHECKING:
@@ -320,7 +313,10 @@ class DateColumn(MomentColumn):
         return tuple(points.astype("M8[D]").tolist())
 
     def marks(self, points: Codes) -> Codes:
-        return find_marks(points)
+        """Return 31 times the months since January, plus the days since the first of the month."""
+        days = points.astype("M8[D]")
+        months = days.astype("M8[M]")
+        return months.astype(np.int64) % 12 * 31 + (days - months).astype(np.int64)
 
     def from_amounts(self, amounts: NDArray[np.float64]) -> pa.Array:
         known = ~np.isnan(amounts)
@@ -385,7 +381,7 @@ def _compact_dates(profile: Profile, way: str) -> Span | None:
     if span is None or not profile.integers or len(profile.points) < 5:
         return None
     first, last = to_seconds(dt.date(1800, 1, 1)), to_seconds(dt.date(2200, 1, 1))
-    return span if first <= span.first <= span.last < last else None
+    return span if first <= span.limits[0] and span.limits[1] < last else None
 
 
 def _kind(span: Span) -> str:
@@ -414,7 +410,7 @@ def _draft(
 
 
 def _periods(profile: Profile, way: str | None, span: Span) -> dict[str, Any]:
-    first, last = (EPOCH + dt.timedelta(seconds=s) for s in (span.first, span.last))
+    first, last = (EPOCH + dt.timedelta(seconds=s) for s in span.limits)
     if way and way[:2] in ("%H", "%I"):
         day = {"min": "1900-01-01T00:00:00", "max": "1900-01-01T23:59:59"}
         return {"type": "datetime", **day, "granularity": "hour", "format": way}

@@ -27,13 +27,6 @@ def find_parts(seconds: Any, unit: str) -> Any:
     return (seconds - FIRST_MONDAY) % CYCLE[unit] // SECONDS[unit]
 
 
-def find_marks(days: Codes) -> Codes:
-    """Return 31 times the months since January, plus the days since the first of the month."""
-    dates = days.astype("M8[D]")
-    months = dates.astype("M8[M]")
-    return months.astype(np.int64) % 12 * 31 + (dates - months).astype(np.int64)
-
-
 class PartColumn(ColumnBase):
     """Hours or weekdays of a column of dates or times with longer periods.
 
