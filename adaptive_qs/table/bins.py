@@ -320,13 +320,14 @@ def private_heaps(
 
 
 def with_frequent(
-    values: Floats, weights: Floats, edges: Sequence[float], grid: Grid
+    values: Floats, weights: Floats, edges: Sequence[float], grid: Grid, least: float = 0.0
 ) -> list[float]:
     """Return the edges with bins of their own for frequent values inside bins.
 
     Such a value has `PEAK` times the rows of an average other point of its bin, and a quarter of
     the √rows of a bin; half of them where there are more bins with rows than `bins_for` proposes,
-    which are √rows at most. The most frequent ones go first. All bins are `MOST_BINS` at most.
+    which are √rows at most. All have more than the ``least`` number of rows. The most frequent
+    ones go first. All bins are `MOST_BINS` at most.
     """
     share, ends = weights.sum() ** 0.5, np.asarray(edges, dtype=np.float64)
     usual = bins_for(int(weights.sum()))
@@ -336,7 +337,7 @@ def with_frequent(
     if grid.step:  # of the values that occur: limits are round
         points = np.diff(np.clip(ends, values[0], values[-1] + grid.step)) / grid.step
     points = np.rint(points)
-    often = (weights >= max(3.0, share / 4)) & (points[owner] > 1)
+    often = (weights >= max(3.0, share / 4)) & (weights > least) & (points[owner] > 1)
     often &= weights * (points[owner] - 1) >= PEAK * others
     heaviest = np.flatnonzero(often)[np.argsort(-weights[often], kind="stable")][:MOST_BINS]
     starts = values[heaviest]

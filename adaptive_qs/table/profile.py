@@ -55,7 +55,7 @@ NO_DAYS = {
                 (2999, 12, 31), (9999, 1, 1), (9999, 12, 31))
 }  # fmt: skip
 """Days since 1970 that programs write for "never" or "not known"."""
-_MAX_DISTINCT = 100_000
+_MAX_DISTINCT, _LIGHT = 100_000, 0.001
 
 
 @dataclass
@@ -173,7 +173,7 @@ class Profile:
         counts = np.concatenate([self.weights, weights])
         self.weights = np.bincount(places, counts).astype(np.float64)
         while len(self.points) > _MAX_DISTINCT:  # drop every other light point, keep its rows
-            light = np.flatnonzero(self.weights <= self.weights.sum() / 1_000)
+            light = np.flatnonzero(self.weights <= _LIGHT * self.weights.sum())
             low, high = light[: len(light) // 2 * 2].reshape(-1, 2).T
             self.weights[high] += self.weights[low]
             self.points = np.delete(self.points, low)
@@ -192,6 +192,11 @@ class Profile:
                 timed = (way or "").startswith(("%H", "%I"))  # times lie on 1900-01-01
                 real = timed | ~np.isin(seconds[0] // DAY, [*NO_DAYS])
                 span.count(seconds[:, real], weights[real])
+
+    @property
+    def merged(self) -> float:
+        """The most rows that points have which stand for several; 0 if none does."""
+        return 2 * _LIGHT * self.filled if self.too_many else 0.0
 
     @property
     def decimals(self) -> int:
@@ -384,8 +389,8 @@ class Profile:
             starts = [*(int(edge) for edge in edges[:-1]), int(np.floor(edges[-1])) + 1]
             note = note or self.note_span(points)
         if not self.persons:
-            grid = bins.Grid(0, step)
-            starts = [int(edge) for edge in bins.with_frequent(points, weights, starts, grid)]
+            found = bins.with_frequent(points, weights, starts, bins.Grid(0, step), self.merged)
+            starts = [int(edge) for edge in found]
         content |= {"min": starts[0], "max": starts[-1] - 1}
         if len(starts) - 1 < starts[-1] - starts[0]:
             content["bin_starts"] = starts[:-1]
@@ -398,15 +403,14 @@ class Profile:
         points, weights, clip, note = self.trimmed()
         low, high = float(points[0]), float(points[-1])
         places, largest = self.decimals, max(abs(low), abs(high))
-        exact = (
-            places <= MOST_DECIMALS and largest * 10**places < 10**15
-        )  # which a double tells apart
+        # A double tells these apart.
+        exact = places <= MOST_DECIMALS and largest * 10**places < 10**15
         grid = bins.Grid(places if exact else None)
         if exact and not self.too_many:  # else some of the numbers are merged with others
             grid = bins.find_grid(points, places)
         most = bins.bins_for(self.filled)
         edges = bins.propose_edges(points, weights, grid, most, 2 * most)
-        edges = tuple(bins.with_frequent(points, weights, edges, grid))
+        edges = tuple(bins.with_frequent(points, weights, edges, grid, self.merged))
         ascending = len(edges) > 1 and all(a < b for a, b in pairwise(edges))
         if not (ascending and -np.inf < edges[0] <= low and high <= edges[-1] < np.inf):
             return None, "numbers too large to bin: write the column by hand"

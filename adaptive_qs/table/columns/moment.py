@@ -384,10 +384,6 @@ def _compact_dates(profile: Profile, way: str) -> Span | None:
     return span if first <= span.limits[0] and span.limits[1] < last else None
 
 
-def _kind(span: Span) -> str:
-    return "date" if span.days else "datetime"
-
-
 def _draft(
     profile: Profile,
     way: str | None,
@@ -428,7 +424,7 @@ def _periods(profile: Profile, way: str | None, span: Span) -> dict[str, Any]:
         last = dt.datetime(last.year, 12, 31, 23, 59, 59)
     ends = (first.date(), last.date()) if span.days else (first, last)
     content = {
-        "type": _kind(span),
+        "type": "date" if span.days else "datetime",
         "min": ends[0].isoformat(),
         "max": ends[1].isoformat(),
         "granularity": unit,
