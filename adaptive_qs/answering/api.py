@@ -273,12 +273,9 @@ class Answers:
             self.close()
 
     def write(
-        self,
-        path: str | Path,
-        confidence: float = 0.95,
-        formulas: str = "escape-learnt",
+        self, path: str | Path, confidence: float = 0.95, formulas: str = "escape-learnt",
         force: bool = False,
-    ) -> int:
+    ) -> int:  # fmt: skip
         """Write all answers as .parquet, .csv or .csv.gz, with bounded memory.
 
         The file appears with the last answer, after its privacy statement (see ``manifest_path``).
@@ -364,12 +361,9 @@ class Answers:
 
 @with_options(PlanOptions)
 def plan(
-    schema: Any,
-    workload: QuerySource = None,
-    *,
-    options: PlanOptions,
+    schema: Any, workload: QuerySource = None, *, options: PlanOptions,
     progress: PhaseProgress | None = None,
-) -> BatchPlan:
+) -> BatchPlan:  # fmt: skip
     """Plan a batch of answers, which needs no data and spends nothing.
 
     Without a budget, the plan is for a privacy cost of 1. If the schema leaves bins or values open,
@@ -458,12 +452,9 @@ def check_answers(
 
 
 def _batch(
-    workload: QuerySource,
-    options: AnswerOptions | PlanOptions,
-    progress: PhaseProgress | None,
-    domain: Domain,
-    left: PrivacyTarget,
-) -> Batch:
+    workload: QuerySource, options: AnswerOptions | PlanOptions, progress: PhaseProgress | None,
+    domain: Domain, left: PrivacyTarget,
+) -> Batch:  # fmt: skip
     limits = answers_limits(domain, options.max_memory, options.workers)
     return Batch(workload, domain, left, limits, options.mechanism, options.gap, progress)
 

@@ -354,12 +354,9 @@ def _codes(rows: neighbours.Rows, schema: Schema, folder: Path) -> CodedTable:
 
 
 def _run_both(
-    publisher: Publisher,
-    sources: Sequence[Callable[[], Source]],
-    folder: Path,
-    seed: int,
+    publisher: Publisher, sources: Sequence[Callable[[], Source]], folder: Path, seed: int,
     sampled: bool,
-) -> list[Run]:
+) -> list[Run]:  # fmt: skip
     """Record a run on the first table, and replay it on the second."""
     runs: list[Run] = []
     for make in sources:  # one after the other: their files have the same name

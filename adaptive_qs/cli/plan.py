@@ -160,12 +160,9 @@ def _emit_plan(plan: BatchPlan, cells: Mapping[str, Any], lines: list[io.Row]) -
 
 
 def _forecast_tables(
-    schema: Schema,
-    spec: WorkloadSpec,
-    looked: Workload,
-    left_out: DroppedMarginals | None,
+    schema: Schema, spec: WorkloadSpec, looked: Workload, left_out: DroppedMarginals | None,
     options: Options,
-) -> tuple[list[io.Row], dict[str, Any] | None, dict[str, Any]]:
+) -> tuple[list[io.Row], dict[str, Any] | None, dict[str, Any]]:  # fmt: skip
     scoring, scored = describe_scoring(looked, left_out, options.public_rows, options)
     lines, tables = (
         describe_tables(schema, spec, looked, options) if options.budgeted else ([], None)

@@ -81,11 +81,9 @@ class Promised:
 
 
 def find_promise(
-    release: str | Path | Bundle | None,
-    synthetic: Any,
-    schema: Schema,
+    release: str | Path | Bundle | None, synthetic: Any, schema: Schema,
     max_memory: int | str | None = None,
-) -> Promised:
+) -> Promised:  # fmt: skip
     """Find the promise of a release, or else of the statement next to the synthetic table.
 
     Raises:

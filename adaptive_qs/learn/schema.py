@@ -278,11 +278,9 @@ def find_endings(
 
 
 def learn_heaps(
-    columns: Sequence[RangeColumn],
-    numbers: Mapping[str, Numbers],
-    mechanisms: Mechanisms,
+    columns: Sequence[RangeColumn], numbers: Mapping[str, Numbers], mechanisms: Mechanisms,
     costs: Mapping[str, Cost],
-) -> dict[str, RangeColumn]:
+) -> dict[str, RangeColumn]:  # fmt: skip
     """Measure how many rows have frequent values, and return the columns with these, by name.
 
     BudgetExceeded is raised if the ledger behind ``mechanisms`` has less than the costs.

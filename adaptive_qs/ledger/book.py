@@ -46,12 +46,9 @@ class LedgerBook(Store):
     """
 
     def __init__(
-        self,
-        path: str | Path,
-        anchor: str | Path | None = None,
-        restoring: bool = False,
+        self, path: str | Path, anchor: str | Path | None = None, restoring: bool = False,
         reading: bool = False,
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__(path, None if anchor is None else Anchor(anchor), restoring, reading)
         first = next(self.bodies(entries.Opened))
         self._opened = first

@@ -51,7 +51,6 @@ class LedgerRun(Ledger):
 
     @property
     def place(self) -> LedgerPosition | None:
-        """The position of the releases that were returned."""
         return LedgerPosition(self._identity, self.number, self._position, self._digest.hex())
 
     def release(

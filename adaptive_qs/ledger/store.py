@@ -80,12 +80,9 @@ class Store:
     """
 
     def __init__(
-        self,
-        path: str | Path,
-        anchor: Anchor | None = None,
-        restoring: bool = False,
+        self, path: str | Path, anchor: Anchor | None = None, restoring: bool = False,
         reading: bool = False,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.path = Path(path)
         self._restoring = restoring
         self.unmarked = False

@@ -140,12 +140,9 @@ class Budget(Ledger):
     """
 
     def __init__(
-        self,
-        rho: Fraction | float,
-        delta: Fraction | float = 0,
-        filtered: bool = False,
+        self, rho: Fraction | float, delta: Fraction | float = 0, filtered: bool = False,
         unit: Unit = ROWS,
-    ) -> None:
+    ) -> None:  # fmt: skip
         if not 0 < rho < math.inf or (limit := Cost.within(rho, delta)).rho_units < 1:
             raise InputError(f"privacy budget rho is {rho!r}. Use a number of at least 2**-60.")
         super().__init__(limit, filtered, unit)
@@ -185,7 +182,6 @@ class Part(Ledger):
 
     @property
     def left(self) -> Cost:
-        """The budget that is left, of the part and of the whole."""
         own, whole = super().left, self._whole.left
         return Cost(min(own.rho_units, whole.rho_units), min(own.delta_units, whole.delta_units))
 

@@ -236,11 +236,9 @@ class PrivacyTarget:
 
 
 def resolve_budget(
-    schema: Schema,
-    options: BudgetOptions,
-    budget: Callable[[Fraction | None], PrivacyTarget],
+    schema: Schema, options: BudgetOptions, budget: Callable[[Fraction | None], PrivacyTarget],
     unit: Unit | None = None,
-) -> tuple[PrivacyTarget, Cost]:
+) -> tuple[PrivacyTarget, Cost]:  # fmt: skip
     """Return the budget of a run and the cost of learning.
 
     ``budget`` returns the budget, given the part of δ for discovering values; None if nothing is
@@ -365,13 +363,10 @@ class Member(Generic[W]):
 
     @classmethod
     def planned(
-        cls,
-        schema: Schema,
-        options: RunOptions,
+        cls, schema: Schema, options: RunOptions,
         budget: Callable[[Fraction | None], PrivacyTarget],
-        plan: Callable[[Domain, PrivacyTarget], W],
-        unit: Unit | None = None,
-    ) -> Self:
+        plan: Callable[[Domain, PrivacyTarget], W], unit: Unit | None = None,
+    ) -> Self:  # fmt: skip
         """Return a table with a plan, made with the budget that learning leaves.
 
         Other arguments are as for :func:`resolve_budget`.

@@ -222,12 +222,9 @@ def root_sum(eigenvalues: Array) -> float:
 
 
 def judged(
-    subworkload: Subworkload,
-    strategy: Strategy,
-    objective: float,
-    iterations: int = 0,
+    subworkload: Subworkload, strategy: Strategy, objective: float, iterations: int = 0,
     gap: float = PROVEN,
-) -> Solution:
+) -> Solution:  # fmt: skip
     """Return a solution, OPTIMAL within the gap of the singular value bound, or RESTRICTED."""
     bound = min(svd_bound(subworkload), objective)
     status = Status.OPTIMAL if objective <= bound * (1 + gap) else Status.RESTRICTED
@@ -304,7 +301,6 @@ class FourierFactor(Factor):
 
     @property
     def spans_residual(self) -> bool:
-        """Whether the factor determines every mean-free vector, from its singular values."""
         values = np.sqrt(self.weights)
         measured = values > values.max() * values.size * np.finfo(float).eps
         return int(measured.sum()) >= values.size - 1

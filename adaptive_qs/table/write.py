@@ -218,11 +218,9 @@ def write_table(
 
 
 def write_set(
-    tables: Iterable[tuple[str, Iterable[pa.Table], Schema]],
-    path: str | Path,
-    sealed: Sealed = None,
-    replace_file: bool = True,
-) -> None:
+    tables: Iterable[tuple[str, Iterable[pa.Table], Schema]], path: str | Path,
+    sealed: Sealed = None, replace_file: bool = True,
+) -> None:  # fmt: skip
     """Write the pages of several tables, by name, to one file that holds them.
 
     Arguments and errors are as for :func:`write_table`. The pages of a table have the columns of

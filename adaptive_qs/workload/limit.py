@@ -157,11 +157,9 @@ def _first_pairs_first(
 
 
 def _handed_down(
-    index: CliqueIndex,
-    groups: list[NDArray[np.int64]],
-    weights: Mapping[Clique, float],
+    index: CliqueIndex, groups: list[NDArray[np.int64]], weights: Mapping[Clique, float],
     kept: NDArray[np.bool_],
-) -> Array:
+) -> Array:  # fmt: skip
     """Return the weights of the closure after dropped cliques handed theirs down."""
     own = np.zeros(kept.size)
     own[_places(index, weights)] = list(weights.values())

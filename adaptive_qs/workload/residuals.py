@@ -265,11 +265,9 @@ def _trace(centered: CenteredQueries) -> float:
 
 
 def _classes(
-    residuals: Indices,
-    numbers: Indices,
-    coefficients: Array,
+    residuals: Indices, numbers: Indices, coefficients: Array,
     factors: list[tuple[CenteredQueries, ...]],
-) -> tuple[tuple[Subworkload, ...], Indices, Array]:
+) -> tuple[tuple[Subworkload, ...], Indices, Array]:  # fmt: skip
     """Group residuals with the same terms in the same ratio; return a subworkload for each class.
 
     An addition puts ``coefficients`` of the ``factors`` of term ``numbers`` into a residual.

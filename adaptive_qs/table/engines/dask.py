@@ -99,12 +99,9 @@ class Cluster:
         return self.submit_all(task, *([each] for each in arguments))[0]
 
     def submit_all(
-        self,
-        task: Callable[..., Any],
-        *arguments: Sequence[Any],
-        first: bool = False,
+        self, task: Callable[..., Any], *arguments: Sequence[Any], first: bool = False,
         workers: Sequence[str] | None = None,
-    ) -> list[Future]:
+    ) -> list[Future]:  # fmt: skip
         """Start a task for each value of the arguments, ``first`` or after all that wait."""
         name = task.__name__.strip("_").replace("_", "-")
         keys = [f"adaptive-qs-{name}-{self._run}-{next(self._numbers)}" for _ in arguments[0]]
@@ -168,16 +165,13 @@ class Cluster:
         raise AdaptiveQsError(f"{self._name}: {said}")
 
 
-class DaskEngine:
-    """A :class:`CountingEngine` that counts the parts of a table where they are."""
+class DaskEngine(CountingEngine):
+    """An engine that counts the parts of a table where they are."""
 
     def __init__(
-        self,
-        cluster: Cluster,
-        domain: Domain,
-        parts: Sequence[Future],
+        self, cluster: Cluster, domain: Domain, parts: Sequence[Future],
         facts: Sequence[remote.PartFacts],
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.domain: Domain = domain
         self._cluster = cluster
         self._parts = parts
@@ -185,11 +179,9 @@ class DaskEngine:
         self._rows = sum(each.rows for each in facts)
 
     def count_rows(self) -> int:
-        """Return the number of rows (private)."""
         return self._rows
 
     def count_all(self, cliques: Sequence[Clique]) -> list[NDArray[np.int64]]:
-        """Return the exact marginals over some cliques (rows), counted in one pass."""
         runs = batches([*map(self.domain.size, cliques)], BATCH_CELLS)
         return [counts for run in runs for counts in self._counted(cliques[run])]
 
@@ -293,11 +285,9 @@ def _sent(cluster: Cluster, table: CodedTable) -> list[Future]:
 
 
 def _facts_of_parts(
-    cluster: Cluster,
-    parts: Sequence[Future],
-    check_rows: CheckRows | None,
+    cluster: Cluster, parts: Sequence[Future], check_rows: CheckRows | None,
     progress: StepProgress | None,
-) -> list[remote.PartFacts]:
+) -> list[remote.PartFacts]:  # fmt: skip
     rows = done = 0
 
     def seen(facts: remote.PartFacts) -> None:
