@@ -80,10 +80,12 @@ class ReferenceModel:
     """
 
     def __init__(
-        self, domain: Domain, reference: Sequence[Array],
+        self,
+        domain: Domain,
+        reference: Sequence[Array],
         estimates: Mapping[Clique, ResidualEstimate] | None = None,
         column_noise: Mapping[int, Array] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         if tuple(q.shape for q in reference) != tuple((n,) for n in domain.sizes):
             raise ValueError("the reference needs one distribution per attribute, of its size")
         if not all(q.min() > 0 and abs(q.sum() - 1) <= 1e-9 for q in reference):

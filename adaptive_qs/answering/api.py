@@ -81,9 +81,14 @@ class AnswersManifest(Statement):
 
 
 def state_answers(
-    plan: BatchPlan, target: PrivacyTarget, schema: Schema, events: Sequence[Event],
-    stamp: files.Stamp, confidence: float, ledger: LedgerPosition | None = None,
-) -> AnswersManifest:  # fmt: skip
+    plan: BatchPlan,
+    target: PrivacyTarget,
+    schema: Schema,
+    events: Sequence[Event],
+    stamp: files.Stamp,
+    confidence: float,
+    ledger: LedgerPosition | None = None,
+) -> AnswersManifest:
     """Return the statement of a finished batch.
 
     (ε, δ) follows from Gaussian DP, or from zCDP if bins or values were learnt. ValueError is
@@ -273,9 +278,12 @@ class Answers:
             self.close()
 
     def write(
-        self, path: str | Path, confidence: float = 0.95, formulas: str = "escape-learnt",
+        self,
+        path: str | Path,
+        confidence: float = 0.95,
+        formulas: str = "escape-learnt",
         force: bool = False,
-    ) -> int:  # fmt: skip
+    ) -> int:
         """Write all answers as .parquet, .csv or .csv.gz, with bounded memory.
 
         The file appears with the last answer, after its privacy statement (see ``manifest_path``).
@@ -361,9 +369,12 @@ class Answers:
 
 @with_options(PlanOptions)
 def plan(
-    schema: Any, workload: QuerySource = None, *, options: PlanOptions,
+    schema: Any,
+    workload: QuerySource = None,
+    *,
+    options: PlanOptions,
     progress: PhaseProgress | None = None,
-) -> BatchPlan:  # fmt: skip
+) -> BatchPlan:
     """Plan a batch of answers, which needs no data and spends nothing.
 
     Without a budget, the plan is for a privacy cost of 1. If the schema leaves bins or values open,
@@ -404,9 +415,13 @@ def plan_answers(
 
 @with_options(AnswerOptions)
 def answer(
-    data: Any, schema: Any = None, workload: QuerySource = None, *, options: AnswerOptions,
+    data: Any,
+    schema: Any = None,
+    workload: QuerySource = None,
+    *,
+    options: AnswerOptions,
     progress: PhaseProgress | None = None,
-) -> Answers:  # fmt: skip
+) -> Answers:
     """Answer a workload on a private table, with a standard error for every answer.
 
     The unit of privacy is one row, and neighbouring tables differ by adding or removing one row,
@@ -452,9 +467,12 @@ def check_answers(
 
 
 def _batch(
-    workload: QuerySource, options: AnswerOptions | PlanOptions, progress: PhaseProgress | None,
-    domain: Domain, left: PrivacyTarget,
-) -> Batch:  # fmt: skip
+    workload: QuerySource,
+    options: AnswerOptions | PlanOptions,
+    progress: PhaseProgress | None,
+    domain: Domain,
+    left: PrivacyTarget,
+) -> Batch:
     limits = answers_limits(domain, options.max_memory, options.workers)
     return Batch(workload, domain, left, limits, options.mechanism, options.gap, progress)
 

@@ -64,9 +64,12 @@ def grid_bits(mechanism: Mechanism, units: int, most_rows: int) -> int:
 
 
 def measure(
-    domain: Domain, counts: Sequence[PrivateCounts], mechanisms: Mechanisms,
-    measurements: Sequence[StrategyMeasurement], units: Sequence[int],
-) -> list[Array]:  # fmt: skip
+    domain: Domain,
+    counts: Sequence[PrivateCounts],
+    mechanisms: Mechanisms,
+    measurements: Sequence[StrategyMeasurement],
+    units: Sequence[int],
+) -> list[Array]:
     """Release noisy answers to integer strategies, one axis per factor; all are charged or none."""
     queries = [_query(domain, each) for each in measurements]
     made = map(Measurement.costing, queries, counts, units)
@@ -297,9 +300,11 @@ _Part = tuple[str, pa.Array, Array, Array]
 
 
 def answer_batches(
-    sets: Iterable[SetAnswers], schema: Schema, confidence: float = 0.95,
+    sets: Iterable[SetAnswers],
+    schema: Schema,
+    confidence: float = 0.95,
     formulas: Formulas = "keep",
-) -> Iterator[pa.RecordBatch]:  # fmt: skip
+) -> Iterator[pa.RecordBatch]:
     """Yield batches of at most ``BATCH_ROWS`` answers, with the memory of one batch.
 
     InputError is raised if the confidence is not between 0 and 1, or an answer has no finite

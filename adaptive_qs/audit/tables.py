@@ -87,9 +87,12 @@ class Verbatim(str):
 
 
 def write_rows(
-    rows: Rows, names: Sequence[str], folder: Path, name: str = "rows.csv",
+    rows: Rows,
+    names: Sequence[str],
+    folder: Path,
+    name: str = "rows.csv",
     delimiter: str | None = None,
-) -> Path:  # fmt: skip
+) -> Path:
     """Write the rows to a CSV file, compressed if its name ends in ".gz", and return its path."""
     path = folder / name
     opened = gzip.open if name.endswith(".gz") else open

@@ -160,9 +160,12 @@ def _emit_plan(plan: BatchPlan, cells: Mapping[str, Any], lines: list[io.Row]) -
 
 
 def _forecast_tables(
-    schema: Schema, spec: WorkloadSpec, looked: Workload, left_out: DroppedMarginals | None,
+    schema: Schema,
+    spec: WorkloadSpec,
+    looked: Workload,
+    left_out: DroppedMarginals | None,
     options: Options,
-) -> tuple[list[io.Row], dict[str, Any] | None, dict[str, Any]]:  # fmt: skip
+) -> tuple[list[io.Row], dict[str, Any] | None, dict[str, Any]]:
     scoring, scored = describe_scoring(looked, left_out, options.public_rows, options)
     lines, tables = (
         describe_tables(schema, spec, looked, options) if options.budgeted else ([], None)
@@ -272,9 +275,11 @@ def predict_measurements(
 
 
 def describe_scoring(
-    workload: Workload, dropped: DroppedMarginals | None, rows: int | None,
+    workload: Workload,
+    dropped: DroppedMarginals | None,
+    rows: int | None,
     options: SelectionOptions,
-) -> tuple[dict[str, Any], io.Row]:  # fmt: skip
+) -> tuple[dict[str, Any], io.Row]:
     """Return fields on a scoring pass of `synthesize`, and the same as a row of text."""
     from adaptive_qs.run.tables import scoring_forecast
 

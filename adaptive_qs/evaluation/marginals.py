@@ -32,9 +32,11 @@ Distances = Mapping[Clique, Distance]
 
 
 def marginal_distances(
-    joint: JointCodes, cliques: Iterable[Clique], workers: int = 1,
+    joint: JointCodes,
+    cliques: Iterable[Clique],
+    workers: int = 1,
     progress: StepProgress | None = None,
-) -> Distances:  # fmt: skip
+) -> Distances:
     """Return the distances of marginals, counting each once; exactly 0 for equal tables.
 
     Time is linear in the rows, and each thread holds one marginal of at most ``MAX_DENSE_CELLS``
@@ -111,9 +113,12 @@ class WorkloadDistance:
 
 
 def workload_error(
-    true: CodedTable, synthetic: CodedTable, workload: Workload, workers: int = 1,
+    true: CodedTable,
+    synthetic: CodedTable,
+    workload: Workload,
+    workers: int = 1,
     progress: StepProgress | None = None,
-) -> WorkloadDistance:  # fmt: skip
+) -> WorkloadDistance:
     """Return the errors of the normalised marginals of a synthetic table, clique by clique.
 
     Raises:

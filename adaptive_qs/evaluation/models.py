@@ -114,9 +114,12 @@ Sample = tuple[Numbers, Codes]
 
 
 def measure_utility(
-    true: CodedTable, synthetic: CodedTable, settings: ModelSettings, workers: int = 1,
+    true: CodedTable,
+    synthetic: CodedTable,
+    settings: ModelSettings,
+    workers: int = 1,
     progress: StepProgress | None = None,
-) -> Utility:  # fmt: skip
+) -> Utility:
     """Train models on either table and test them on true rows; owner only.
 
     In each repeat one model learns from true rows and one from equally many synthetic rows, and

@@ -218,9 +218,11 @@ def resolve_compared(
 
 
 def query_error(
-    joint: JointCodes, workload: QueryWorkload, workers: int = 1,
+    joint: JointCodes,
+    workload: QueryWorkload,
+    workers: int = 1,
     progress: StepProgress | None = None,
-) -> QueryError:  # fmt: skip
+) -> QueryError:
     """Return the error of all queries of a workload; raise as :func:`check_queries`.
 
     Each thread holds one set of attributes at a time, as the difference of its two marginals.

@@ -198,9 +198,12 @@ class JointCodes:
 
 
 def in_batches(
-    task: Callable[[Sequence[Item]], Sequence[Result]], items: Sequence[Item], workers: int,
-    progress: StepProgress | None, size: int | None = None,
-) -> Iterator[Result]:  # fmt: skip
+    task: Callable[[Sequence[Item]], Sequence[Result]],
+    items: Sequence[Item],
+    workers: int,
+    progress: StepProgress | None,
+    size: int | None = None,
+) -> Iterator[Result]:
     """Yield the results of all items, in their order, computed by threads.
 
     The task returns one result for each item of a batch, of ``BATCH`` items by default.

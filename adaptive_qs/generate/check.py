@@ -277,9 +277,14 @@ def _sum_errors(gaps: Iterable[Gap]) -> float:
 
 
 def _exchange(
-    rows: Rows, column: int, own: NDArray[np.int64], inside: NDArray[np.bool_],
-    over: NDArray[np.int64], under: NDArray[np.int64], rng: np.random.Generator,
-) -> None:  # fmt: skip
+    rows: Rows,
+    column: int,
+    own: NDArray[np.int64],
+    inside: NDArray[np.bool_],
+    over: NDArray[np.int64],
+    under: NDArray[np.int64],
+    rng: np.random.Generator,
+) -> None:
     """Exchange values of a column between rows of a group and other rows, in place.
 
     Args:

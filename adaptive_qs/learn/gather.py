@@ -116,9 +116,12 @@ class Gathered:
 
 
 def gather(
-    source: Any, schema: Schema, most_bytes: int = MOST_BYTES, progress: StepProgress | None = None,
+    source: Any,
+    schema: Schema,
+    most_bytes: int = MOST_BYTES,
+    progress: StepProgress | None = None,
     check_rows: CheckRows | None = None,
-) -> Gathered:  # fmt: skip
+) -> Gathered:
     """Return the private values to learn from; check that all other cells can be encoded.
 
     Every cell of the table fits the learnt schema: a run refuses cells before it has a budget.

@@ -218,9 +218,12 @@ HEAVY_DEVIATIONS = 3.0
 
 
 def quantile_edges(
-    counts: Array, prefix_std: float, most_bins: int, cut: tuple[bool, bool],
+    counts: Array,
+    prefix_std: float,
+    most_bins: int,
+    cut: tuple[bool, bool],
     fixed: Sequence[int] = (),
-) -> Integers:  # fmt: skip
+) -> Integers:
     """Return the positions of the ends of the bins among the ends of the cells, ascending.
 
     The sums of the first cells are made non-negative and monotone (isotonic regression, which
@@ -388,9 +391,11 @@ BOUNDS_SHARE = Fraction(1, 4)
 
 
 def learn_ranges(
-    columns: list[NumberColumn], numbers: Mapping[str, Numbers], mechanisms: Mechanisms,
+    columns: list[NumberColumn],
+    numbers: Mapping[str, Numbers],
+    mechanisms: Mechanisms,
     costs: Mapping[str, Cost],
-) -> dict[str, NumberColumn]:  # fmt: skip
+) -> dict[str, NumberColumn]:
     """Return columns by name with learnt bins; BudgetExceeded if the ledger has too little."""
     values = {name: PrivateValues(numbers[name], mechanisms.ledger) for name in numbers}
     bounds = {column.name: column.span for column in columns}

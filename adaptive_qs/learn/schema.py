@@ -278,9 +278,11 @@ def find_endings(
 
 
 def learn_heaps(
-    columns: Sequence[RangeColumn], numbers: Mapping[str, Numbers], mechanisms: Mechanisms,
+    columns: Sequence[RangeColumn],
+    numbers: Mapping[str, Numbers],
+    mechanisms: Mechanisms,
     costs: Mapping[str, Cost],
-) -> dict[str, RangeColumn]:  # fmt: skip
+) -> dict[str, RangeColumn]:
     """Measure how many rows have frequent values, and return the columns with these, by name.
 
     BudgetExceeded is raised if the ledger behind ``mechanisms`` has less than the costs.

@@ -46,9 +46,12 @@ class LedgerBook(Store):
     """
 
     def __init__(
-        self, path: str | Path, anchor: str | Path | None = None, restoring: bool = False,
+        self,
+        path: str | Path,
+        anchor: str | Path | None = None,
+        restoring: bool = False,
         reading: bool = False,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(path, None if anchor is None else Anchor(anchor), restoring, reading)
         first = next(self.bodies(entries.Opened))
         self._opened = first
@@ -60,9 +63,13 @@ class LedgerBook(Store):
 
     @classmethod
     def create(
-        cls, path: str | Path, limit: Cost, declared: Mapping[str, float],
-        anchor: str | Path | None = None, unit: Unit = ROWS,
-    ) -> Self:  # fmt: skip
+        cls,
+        path: str | Path,
+        limit: Cost,
+        declared: Mapping[str, float],
+        anchor: str | Path | None = None,
+        unit: Unit = ROWS,
+    ) -> Self:
         """Create a ledger with a total that cannot be changed later.
 
         ``declared`` is the total in the parameters of the owner, such as epsilon and delta. The
@@ -146,9 +153,14 @@ class LedgerBook(Store):
             )
 
     def reserve(
-        self, request: Mapping[str, str], inputs: str, cost: Cost, insecure: bool = False,
-        filtered: bool = False, unit: Unit = ROWS,
-    ) -> LedgerRun:  # fmt: skip
+        self,
+        request: Mapping[str, str],
+        inputs: str,
+        cost: Cost,
+        insecure: bool = False,
+        filtered: bool = False,
+        unit: Unit = ROWS,
+    ) -> LedgerRun:
         """Reserve the budget of a new run, which this process locks.
 
         BudgetExceeded is raised, and nothing recorded, if the total does not allow it; LedgerError

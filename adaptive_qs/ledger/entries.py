@@ -38,9 +38,12 @@ class Total:
 
     @classmethod
     def from_parameters(
-        cls, epsilon: float | None = None, delta: float | None = None, rho: float | None = None,
+        cls,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        rho: float | None = None,
         discovery_delta: float = 0.0,
-    ) -> Self:  # fmt: skip
+    ) -> Self:
         """Return the total of all runs together, given as (epsilon, delta) or as rho (zCDP).
 
         With rho, delta is the δ at which the implied ε is reported. Epsilon is converted with the

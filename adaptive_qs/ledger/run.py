@@ -35,9 +35,14 @@ class LedgerRun(Ledger):
     """
 
     def __init__(
-        self, store: Store, identity: str, reserved: entries.Reserved, lock: RunLock,
-        filtered: bool = False, unit: Unit = ROWS,
-    ) -> None:  # fmt: skip
+        self,
+        store: Store,
+        identity: str,
+        reserved: entries.Reserved,
+        lock: RunLock,
+        filtered: bool = False,
+        unit: Unit = ROWS,
+    ) -> None:
         super().__init__(reserved.price, filtered, unit)
         self.number = reserved.run
         self._store = store

@@ -80,9 +80,12 @@ class Store:
     """
 
     def __init__(
-        self, path: str | Path, anchor: Anchor | None = None, restoring: bool = False,
+        self,
+        path: str | Path,
+        anchor: Anchor | None = None,
+        restoring: bool = False,
         reading: bool = False,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.path = Path(path)
         self._restoring = restoring
         self.unmarked = False

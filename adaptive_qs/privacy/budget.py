@@ -140,9 +140,12 @@ class Budget(Ledger):
     """
 
     def __init__(
-        self, rho: Fraction | float, delta: Fraction | float = 0, filtered: bool = False,
+        self,
+        rho: Fraction | float,
+        delta: Fraction | float = 0,
+        filtered: bool = False,
         unit: Unit = ROWS,
-    ) -> None:  # fmt: skip
+    ) -> None:
         if not 0 < rho < math.inf or (limit := Cost.within(rho, delta)).rho_units < 1:
             raise InputError(f"privacy budget rho is {rho!r}. Use a number of at least 2**-60.")
         super().__init__(limit, filtered, unit)
@@ -291,9 +294,13 @@ def check_public_rows(rows: Any, name: str = "public_rows") -> int | None:
 
 
 def list_budget_warnings(
-    epsilon: float, delta: float, count_std: float | None, rows: int | None,
-    counted: str = "a count", unit: Unit = ROWS,
-) -> tuple[BudgetWarning, ...]:  # fmt: skip
+    epsilon: float,
+    delta: float,
+    count_std: float | None,
+    rows: int | None,
+    counted: str = "a count",
+    unit: Unit = ROWS,
+) -> tuple[BudgetWarning, ...]:
     """Return warnings about a budget, from public numbers only.
 
     ``count_std`` is the standard deviation (rows) of the count that ``counted`` names.

@@ -116,9 +116,11 @@ _SUMMED = 64
 
 
 def grid_l1(
-    counter: Counter, model: ReferenceModel, cliques: Sequence[Clique],
+    counter: Counter,
+    model: ReferenceModel,
+    cliques: Sequence[Clique],
     thresholds: NDArray[np.float64],
-) -> NDArray[np.int64]:  # fmt: skip
+) -> NDArray[np.int64]:
     """Return ‖μ_γ − μ̂_γ‖₁ of each clique in units of 2**-CELL_BITS rows.
 
     μ̂_γ is the estimate minus the threshold (rows), clipped at zero and rounded. No clique is empty.
@@ -132,9 +134,11 @@ def grid_l1(
 
 
 def grid_l1_of_occupied(
-    counter: Counter, model: ReferenceModel, cliques: Sequence[Clique],
+    counter: Counter,
+    model: ReferenceModel,
+    cliques: Sequence[Clique],
     thresholds: NDArray[np.float64],
-) -> NDArray[np.int64]:  # fmt: skip
+) -> NDArray[np.int64]:
     """Return the same for cliques of one to three attributes, from the cells that have rows.
 
     An empty cell adds its estimate m, an occupied one |v − m|. The sum is Σm, which is public and

@@ -31,9 +31,11 @@ _COARSE_BITS = 2**20
 
 
 def exponential_mechanism(
-    scores: Sequence[int] | NDArray[np.integer], sensitivity: int, epsilon: Fraction | float,
+    scores: Sequence[int] | NDArray[np.integer],
+    sensitivity: int,
+    epsilon: Fraction | float,
     entropy: EntropySource,
-) -> int:  # fmt: skip
+) -> int:
     """Draw the position of a candidate with probability ∝ exp(epsilon · score / (2 sensitivity)).
 
     The scores are integers in any common unit, such as a power of two, of shape (candidates,). The

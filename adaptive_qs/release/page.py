@@ -212,9 +212,11 @@ class Uses(NamedTuple):
 
 
 def describe_uses(
-    columns: Sequence[SingleColumn], marginals: Sequence[Marginal], unconnected: Sequence[str],
+    columns: Sequence[SingleColumn],
+    marginals: Sequence[Marginal],
+    unconnected: Sequence[str],
     rules: Sequence[str] = (),
-) -> Uses:  # fmt: skip
+) -> Uses:
     """Return what tables are good for, from released noise and the rules of the schema only."""
     measured = [c for c in columns if c.l1 is not None]
     precise, noisy = _split_by_noise([(c.declared.name, c.l1 or 0.0) for c in measured])

@@ -161,9 +161,12 @@ def run_seconds(workload: Workload, rows: int, measured: int) -> float:
 
 
 def keep_what_fits(
-    workload: Workload, num_rows: int, max_memory_bytes: int, max_candidates: int | None = None,
+    workload: Workload,
+    num_rows: int,
+    max_memory_bytes: int,
+    max_candidates: int | None = None,
     max_cells: int | None = None,
-) -> tuple[Workload, DroppedMarginals | None]:  # fmt: skip
+) -> tuple[Workload, DroppedMarginals | None]:
     """Return the marginals that fit the ceilings, by :func:`limited`, and what is dropped.
 
     If :func:`plan_memory` refuses, fewer marginals are kept. The largest number of marginals of

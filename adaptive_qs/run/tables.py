@@ -313,9 +313,14 @@ def synthesize(read: ReadRun[Tables], clock: PhaseClock) -> tuple[SpendingRun[Ta
 
 
 def measure(
-    counter: MarginalCounter, schema: Schema, workload: Workload, target: PrivacyTarget,
-    work: Tables, mechanisms: Mechanisms, clock: PhaseClock,
-) -> Release:  # fmt: skip
+    counter: MarginalCounter,
+    schema: Schema,
+    workload: Workload,
+    target: PrivacyTarget,
+    work: Tables,
+    mechanisms: Mechanisms,
+    clock: PhaseClock,
+) -> Release:
     """Run the loop; with learning, the only step that costs privacy.
 
     ``work`` is how to spend what the ledger of ``mechanisms`` has left of the target. The clock

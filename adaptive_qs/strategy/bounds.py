@@ -222,9 +222,12 @@ def root_sum(eigenvalues: Array) -> float:
 
 
 def judged(
-    subworkload: Subworkload, strategy: Strategy, objective: float, iterations: int = 0,
+    subworkload: Subworkload,
+    strategy: Strategy,
+    objective: float,
+    iterations: int = 0,
     gap: float = PROVEN,
-) -> Solution:  # fmt: skip
+) -> Solution:
     """Return a solution, OPTIMAL within the gap of the singular value bound, or RESTRICTED."""
     bound = min(svd_bound(subworkload), objective)
     status = Status.OPTIMAL if objective <= bound * (1 + gap) else Status.RESTRICTED

@@ -70,9 +70,12 @@ class PlanRequest:
 
 
 def choose_mechanism(
-    workload: QueryWorkload, name: str = "auto", settings: SolverSettings | None = None,
-    jobs: int = 1, progress: StepProgress | None = None,
-) -> MechanismChoice:  # fmt: skip
+    workload: QueryWorkload,
+    name: str = "auto",
+    settings: SolverSettings | None = None,
+    jobs: int = 1,
+    progress: StepProgress | None = None,
+) -> MechanismChoice:
     """Plan a workload with the mechanism ``name``, one of ``MECHANISMS``, on ``jobs`` threads.
 
     ``progress`` is called with how many problems of how many are solved.

@@ -331,9 +331,11 @@ def solve_dense(gram: Array, shape: tuple[int, ...], settings: SolverSettings) -
 
 
 def _solve_blocks(
-    blocks: Sequence[Block | None], symmetry: SymmetricBlocks, shape: tuple[int, ...],
+    blocks: Sequence[Block | None],
+    symmetry: SymmetricBlocks,
+    shape: tuple[int, ...],
     settings: SolverSettings,
-) -> solution.Solution:  # fmt: skip
+) -> solution.Solution:
     """Return the optimal strategy for a Gram matrix given by its blocks, None for a zero block."""
     pairs = [(block, m) for block, m in zip(blocks, symmetry.members) if block is not None]
     bases = [basis for block, basis in zip(blocks, symmetry.bases) if block is not None]

@@ -171,9 +171,12 @@ def axis_errors(factor: Factor, grams: Sequence[Array]) -> Array:
 
 
 def optimize_axes(
-    workload: ProductWorkload, settings: SolverSettings, solve: AxisSolver,
-    start: Sequence[Array] | None = None, coarse_gap: float = COARSE_GAP,
-) -> list[Factor]:  # fmt: skip
+    workload: ProductWorkload,
+    settings: SolverSettings,
+    solve: AxisSolver,
+    start: Sequence[Array] | None = None,
+    coarse_gap: float = COARSE_GAP,
+) -> list[Factor]:
     """Return one strategy for each attribute, by block descent from the identity on each of them.
 
     With the other strategies fixed, the error is that of one attribute on the surrogate Gram matrix

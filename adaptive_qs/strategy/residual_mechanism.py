@@ -147,9 +147,12 @@ class ResidualMechanism(Mechanism):
         return top, exact
 
     def _pieces(
-        self, queries: Sequence[Queries], kept: tuple[int, ...], strategy: Strategy,
+        self,
+        queries: Sequence[Queries],
+        kept: tuple[int, ...],
+        strategy: Strategy,
         by_length: bool = False,
-    ) -> Pieces:  # fmt: skip
+    ) -> Pieces:
         """Return arrays by groups of axes whose product is the variance of a set's queries.
 
         ``kept`` are the axes of γ that τ has. With ``by_length`` arcs have one number for each
@@ -247,9 +250,11 @@ Solver = Callable[[Subworkload], Solution]
 
 
 def smash(
-    decomposition: Decomposition, solver: Solver, jobs: int = 1,
+    decomposition: Decomposition,
+    solver: Solver,
+    jobs: int = 1,
     progress: StepProgress | None = None,
-) -> ResidualMechanism:  # fmt: skip
+) -> ResidualMechanism:
     """Solve every class of subworkloads once and divide the budget optimally.
 
     Several classes are solved side by side, the largest first; then each linear algebra call keeps

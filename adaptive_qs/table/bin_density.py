@@ -393,9 +393,13 @@ def _scale(width: float, log_mean: float) -> float:
 
 
 def _endings(
-    column: RangeColumn, starts: Points, widths: Points, rows: Array, heaps: _Heaps,
+    column: RangeColumn,
+    starts: Points,
+    widths: Points,
+    rows: Array,
+    heaps: _Heaps,
     codes: tuple[Array, NDArray[np.bool_]],
-) -> tuple[Array, tuple[tuple[int, int, float], ...]]:  # fmt: skip
+) -> tuple[Array, tuple[tuple[int, int, float], ...]]:
     """Return factors of the cells of one point, and endings of others with their probabilities.
 
     ``rows`` are expected on each cell, heaps aside, if endings meant nothing; ``codes`` are the

@@ -376,9 +376,11 @@ class MarginalCounter:
 
     @staticmethod
     def _find(
-        cliques: Sequence[Clique], held: Mapping[Clique, Any],
-        count: Callable[[Sequence[Clique]], list[T]], keep: Callable[[Clique, T], None],
-    ) -> tuple[dict[Clique, Any], dict[Clique, T]]:  # fmt: skip
+        cliques: Sequence[Clique],
+        held: Mapping[Clique, Any],
+        count: Callable[[Sequence[Clique]], list[T]],
+        keep: Callable[[Clique, T], None],
+    ) -> tuple[dict[Clique, Any], dict[Clique, T]]:
         """Return what is kept for each clique, or None, and what was counted for the others."""
         kept = {clique: held.get(clique) for clique in cliques}
         missing = [clique for clique, counts in kept.items() if counts is None]

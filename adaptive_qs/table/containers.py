@@ -27,9 +27,12 @@ Row = Sequence[Any]
 
 
 def choose_table(
-    path: Path, names: Sequence[str], requested: str | None, what: str,
+    path: Path,
+    names: Sequence[str],
+    requested: str | None,
+    what: str,
     refused: Mapping[str, str] = {},
-) -> str:  # fmt: skip
+) -> str:
     """Return the name of the table to read. Names in the file can be private and are not quoted.
 
     Raise DataError if there is none, none of the requested name, or several and no name was given,
@@ -55,9 +58,12 @@ def choose_table(
 
 
 def chunk_objects(
-    names: Sequence[str], rows: Iterator[Row], total: int, requested: Sequence[str],
+    names: Sequence[str],
+    rows: Iterator[Row],
+    total: int,
+    requested: Sequence[str],
     call: Callable[[Callable[[], Any]], Any] = lambda action: action(),
-) -> Iterator[Chunk]:  # fmt: skip
+) -> Iterator[Chunk]:
     """Yield rows of Python objects, one for each name, as chunks of the requested columns.
 
     ``call`` runs each step. Warnings of a library, which can quote cells, are dropped.

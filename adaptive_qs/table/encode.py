@@ -118,9 +118,11 @@ def _stamps(source: Any) -> dict[Path, tuple[int, ...]]:
 
 
 def read_table(
-    source: Any, schema: Schema, progress: StepProgress | None = None,
+    source: Any,
+    schema: Schema,
+    progress: StepProgress | None = None,
     check_rows: CheckRows | None = None,
-) -> CodedTable:  # fmt: skip
+) -> CodedTable:
     """Return the codes of a table: a path, a pattern, a data frame, or codes under the same domain.
 
     A table is read in chunks; memory holds the codes and one chunk. Cells of CSV are text, stripped
@@ -148,9 +150,12 @@ def _check_coded(
 
 
 def coded_chunks(
-    source: Any, schema: Schema, progress: StepProgress | None = None,
-    check_rows: CheckRows | None = None, workers: int = 1,
-) -> Iterator[tuple[Codes, ...]]:  # fmt: skip
+    source: Any,
+    schema: Schema,
+    progress: StepProgress | None = None,
+    check_rows: CheckRows | None = None,
+    workers: int = 1,
+) -> Iterator[tuple[Codes, ...]]:
     """Yield the codes of a table chunk by chunk, an array for each column.
 
     Arguments and errors are as in :func:`read_table`. Of several bad cells, the reported one is in
@@ -188,9 +193,13 @@ Amounts: TypeAlias = Mapping[str, NDArray[np.float64]]
 
 
 def read_with_amounts(
-    source: Any, schema: Schema, requested: Collection[str], progress: StepProgress | None = None,
-    most_rows: float = math.inf, check_rows: CheckRows | None = None,
-) -> tuple[CodedTable, Amounts]:  # fmt: skip
+    source: Any,
+    schema: Schema,
+    requested: Collection[str],
+    progress: StepProgress | None = None,
+    most_rows: float = math.inf,
+    check_rows: CheckRows | None = None,
+) -> tuple[CodedTable, Amounts]:
     """Return the codes of a table, and the amounts of the cells of some measured columns.
 
     Both come from one pass, so their rows are the same; a coded table has no amounts. Reading ends
@@ -296,10 +305,12 @@ def distinct_cells(
 
 
 def decode(
-    table: CodedTable, schema: Schema, rng: np.random.Generator,
+    table: CodedTable,
+    schema: Schema,
+    rng: np.random.Generator,
     drawers: Mapping[str, Drawer] | None = None,
     places: Mapping[str, NDArray[np.float64]] | None = None,
-) -> pa.Table:  # fmt: skip
+) -> pa.Table:
     """Return the table with values for its codes, which meet the rules of the schema.
 
     Numbers and moments are drawn from their bin or period, uniformly or by the ``drawers`` of their

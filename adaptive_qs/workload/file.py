@@ -360,9 +360,12 @@ def _read_file(spec: Any) -> tuple[WorkloadFile, str] | None:
 
 
 def _resolve(
-    spec: Any, domain: Domain, kind: type[W], of_file: Callable[[WorkloadFile, Domain, str], W],
+    spec: Any,
+    domain: Domain,
+    kind: type[W],
+    of_file: Callable[[WorkloadFile, Domain, str], W],
     of_ways: Callable[[Domain, Any], W],
-) -> W:  # fmt: skip
+) -> W:
     if isinstance(spec, kind):
         if spec.domain != domain:
             raise WorkloadError("the workload is over other attributes: build it on this schema")

@@ -157,9 +157,11 @@ def _first_pairs_first(
 
 
 def _handed_down(
-    index: CliqueIndex, groups: list[NDArray[np.int64]], weights: Mapping[Clique, float],
+    index: CliqueIndex,
+    groups: list[NDArray[np.int64]],
+    weights: Mapping[Clique, float],
     kept: NDArray[np.bool_],
-) -> Array:  # fmt: skip
+) -> Array:
     """Return the weights of the closure after dropped cliques handed theirs down."""
     own = np.zeros(kept.size)
     own[_places(index, weights)] = list(weights.values())

@@ -265,9 +265,11 @@ def _trace(centered: CenteredQueries) -> float:
 
 
 def _classes(
-    residuals: Indices, numbers: Indices, coefficients: Array,
+    residuals: Indices,
+    numbers: Indices,
+    coefficients: Array,
     factors: list[tuple[CenteredQueries, ...]],
-) -> tuple[tuple[Subworkload, ...], Indices, Array]:  # fmt: skip
+) -> tuple[tuple[Subworkload, ...], Indices, Array]:
     """Group residuals with the same terms in the same ratio; return a subworkload for each class.
 
     An addition puts ``coefficients`` of the ``factors`` of term ``numbers`` into a residual.

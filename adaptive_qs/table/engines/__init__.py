@@ -103,8 +103,11 @@ def scheduler_warnings(scheduler: Any) -> tuple[str, ...]:
 
 
 def open_engine(
-    name: str, source: Any, schema: Any, options: EngineOptions,
+    name: str,
+    source: Any,
+    schema: Any,
+    options: EngineOptions,
     progress: StepProgress | None = None,
-) -> AbstractContextManager[CountingEngine]:  # fmt: skip
+) -> AbstractContextManager[CountingEngine]:
     """Open the engine of that name on a table, as an :class:`EngineOpener`."""
     return ENGINES[check_choice("engine", name, ENGINES)](source, schema, options, progress)

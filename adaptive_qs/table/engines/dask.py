@@ -99,9 +99,12 @@ class Cluster:
         return self.submit_all(task, *([each] for each in arguments))[0]
 
     def submit_all(
-        self, task: Callable[..., Any], *arguments: Sequence[Any], first: bool = False,
+        self,
+        task: Callable[..., Any],
+        *arguments: Sequence[Any],
+        first: bool = False,
         workers: Sequence[str] | None = None,
-    ) -> list[Future]:  # fmt: skip
+    ) -> list[Future]:
         """Start a task for each value of the arguments, ``first`` or after all that wait."""
         name = task.__name__.strip("_").replace("_", "-")
         keys = [f"adaptive-qs-{name}-{self._run}-{next(self._numbers)}" for _ in arguments[0]]
@@ -169,9 +172,12 @@ class DaskEngine(CountingEngine):
     """An engine that counts the parts of a table where they are."""
 
     def __init__(
-        self, cluster: Cluster, domain: Domain, parts: Sequence[Future],
+        self,
+        cluster: Cluster,
+        domain: Domain,
+        parts: Sequence[Future],
         facts: Sequence[remote.PartFacts],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.domain: Domain = domain
         self._cluster = cluster
         self._parts = parts
@@ -285,9 +291,11 @@ def _sent(cluster: Cluster, table: CodedTable) -> list[Future]:
 
 
 def _facts_of_parts(
-    cluster: Cluster, parts: Sequence[Future], check_rows: CheckRows | None,
+    cluster: Cluster,
+    parts: Sequence[Future],
+    check_rows: CheckRows | None,
     progress: StepProgress | None,
-) -> list[remote.PartFacts]:  # fmt: skip
+) -> list[remote.PartFacts]:
     rows = done = 0
 
     def seen(facts: remote.PartFacts) -> None:

@@ -375,9 +375,12 @@ class StoredBlocks(coded.Blocks):
 
 @contextmanager
 def _open(
-    source: Any, schema: Schema, options: engines.EngineOptions, progress: StepProgress | None,
+    source: Any,
+    schema: Schema,
+    options: engines.EngineOptions,
+    progress: StepProgress | None,
     name: str = engines.DEFAULT_ENGINE,
-) -> Iterator[engines.CountingEngine]:  # fmt: skip
+) -> Iterator[engines.CountingEngine]:
     """Open an engine: "memory" refuses rows that do not fit, "stream" puts all on disk."""
     most_bytes = {"memory": np.inf, "stream": 0}.get(name, options.rows_bytes)
     check_rows = options.check_held if name == "memory" else options.check_rows
