@@ -333,7 +333,6 @@ class Comparison(Condition):
                 yield one.column_name, other.constant * one.unit
 
     def outcome(self, row: Row) -> Outcome:
-        """Return the outcomes: true or false if both sides are known."""
         a, b = self.left.values(row), self.right.values(row)
         known = (a.named & b.named) if self.labels else (a.known & b.known)
         near = self.slack
@@ -443,7 +442,6 @@ class Limits(Condition):
         return self.right not in moments
 
     def outcome(self, row: Row) -> Outcome:
-        """Return the outcomes: true or false if both values are known."""
         a, b = row[self.left], row[self.right]
         place = np.minimum(np.searchsorted(self.keys, a.low), len(self.keys) - 1)
         known = a.named & b.known & (a.low == a.high) & (self.keys[place] == a.low)
