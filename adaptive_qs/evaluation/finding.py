@@ -455,7 +455,7 @@ def _spans(views: Sequence[_View]) -> Iterator[str]:
         if len(span) and span.min() >= 0:
             by_day = y.column.by_day or x.column.by_day
             days = np.unique(span // DAY).astype(int).tolist()
-            apart = 1 == len(days) or len(days) <= days[-1] - days[0]
+            apart = len(days) == 1 or len(days) <= days[-1] - days[0]
             if apart and len(days) <= MOST_LISTED and span.max() > 0 and not (span % DAY).any():
                 yield " or ".join(f"{y.name} = {x.name} + {n} day{'s' * (n != 1)}" for n in days)
                 continue
