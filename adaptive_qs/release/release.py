@@ -376,14 +376,17 @@ class Release(Bundle):
         if (ruleset := self.schema.ruleset) is None:
             return ()
         found: dict[Clique, NDArray[np.bool_]] = {}
-        for cells in (*ruleset.cells, *ruleset.ties):  # those of the same columns together
+        for cells in (*ruleset.cells, *ruleset.ties):  # rules on the same columns together
             if any(c.text == cells.text and {*cells.names} < {*c.names} for c in ruleset.ties):
-                continue
+                continue  # its cells with hours and weekdays say more
             clique = self.workload.domain.clique(cells.names)
             found[clique] = cells.allowed & found.get(clique, True)
-        domain, zeros = self.workload.domain, [Zero(*each) for each in found.items()]
-        inside = ((z.clique, select_inside(zeros, z.clique)) for z in zeros)
-        return tuple(Zero(c, allowed_cells(z, domain, c)) for c, z in inside)  # type: ignore
+        zeros = [Zero(clique, allowed) for clique, allowed in found.items()]
+        for k, zero in enumerate(zeros):  # with the zeros inside, lists of its cells are shorter
+            inside = select_inside(zeros, zero.clique)
+            allowed = allowed_cells(inside, self.workload.domain, zero.clique)
+            zeros[k] = zero if allowed is None else Zero(zero.clique, allowed)
+        return tuple(zeros)
 
     @property
     def _synthesis(self) -> SynthesisSettings:

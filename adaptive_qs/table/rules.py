@@ -258,7 +258,7 @@ class Ruleset:
         """The possible cells of hours and weekdays with other columns.
 
         They are missing where their column is. A rule on the time between two dates or times leaves
-        some of those that these have in their periods.
+        some of them in the periods of these.
         """
         parts = [part for part in self.every.values() if isinstance(part, PartColumn)]
         found = []

@@ -124,16 +124,25 @@ class PartColumn(ColumnBase):
 
 
 class Tie:
-    """What a condition on the time between two moments leaves of their hours and weekdays.
+    """The hours and weekdays that a condition on the time between two moments leaves.
 
     It is evaluated for every step (hour or day) of one cycle (day or week) of the first moment, and
     of all cycles of the second that it allows.
+
+    Args:
+        columns: all columns of the schema, by name, in order.
+        condition: depends on the two moments by their difference alone.
+        parts: of each moment, by its name, which are measured.
+        most: number of cells that are evaluated; half of what a marginal can have.
     """
 
     def __init__(
-        self, columns: Mapping[str, Any], condition: Condition,
-        parts: Mapping[str, Sequence[PartColumn]], most: int,
-    ):  # fmt: skip
+        self,
+        columns: Mapping[str, Any],
+        condition: Condition,
+        parts: Mapping[str, Sequence[PartColumn]],
+        most: int,
+    ) -> None:
         self._columns, self._condition, self._moments = columns, condition, [*parts]
         self._most = most
         units = {part.unit for own in parts.values() for part in own}
@@ -152,12 +161,14 @@ class Tie:
         self._apart = np.arange(self._first[1] - last[0], last[1] - self._first[0] + 1)
 
     def cells(self) -> Iterator[tuple[list[str], NDArray[np.bool_]]]:
-        """Yield columns and their possible cells: parts with periods, or those of one and parts."""
+        """Yield columns and their possible cells.
+
+        Parts come with the periods of both moments if these are cycles. If that has too many cells,
+        parts of one moment come with the periods, and all parts come without them.
+        """
         every = np.ones(math.prod(self._sizes), dtype=np.bool_)
         allowed, wrong = self._judge(1, self._apart, every)
-        tight: Any = wrong.any(
-            axis=(0, 1, 2)
-        )  # combinations of other columns that leave less than all
+        tight: Any = wrong.any(axis=(0, 1, 2))  # values of other columns that restrict anything
         near: Any = allowed[0, :, 0, tight].any(axis=0)
         grid = [len(PARTS[unit]) for unit in self._grid]
         steps = math.prod(grid)
@@ -179,7 +190,7 @@ class Tie:
     def _judge(
         self, steps: int, apart: NDArray[np.int64], chosen: NDArray[np.bool_]
     ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """Return where a row can be unbroken, and broken, if each cycle has so many steps.
+        """Return where a row can be unbroken, and broken, if a cycle has this number of steps.
 
         The axes are steps of the first moment, cycles to that of the second, its steps, and chosen
         combinations of the other columns.
