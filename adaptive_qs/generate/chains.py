@@ -204,6 +204,8 @@ CLEAR_MISFIT = 2.0
 followed, in variances."""
 CHECKED_EVERY = 4
 """Steps from one look at a coarser target without a clear misfit to the next."""
+START_DAMPING = 0.02
+"""Rows added to both sides of a ratio of counts at the start. More would fill sparse tails."""
 FASTER = 4.0
 """Length of a step that divides groups as the single column does, compared with other steps."""
 
@@ -404,11 +406,11 @@ def begin_chains(
         z for z in left if len(z.clique) > 1 and not any(select_inside([z], c) for c in carriers)
     ]
     linked = [*targets, *(independent_target(zero, counts) for zero in apart)]
-    tree = dependence_tree(domain, linked, counts, given, carried, shapes)
-    held += dict.fromkeys(zero.clique for zero in apart)
     masks = build_masks(left, domain, [*carriers, *(zero.clique for zero in left)])
+    tree = dependence_tree(domain, linked, counts, given, carried, shapes, masks)
+    held += dict.fromkeys(zero.clique for zero in apart)
     model = LogLinearModel(domain, held, counts, workers, masks, given, carried, shapes)
-    write_tree(model, tree, settings.damping_rows)
+    write_tree(model, tree, START_DAMPING)
     fill_rows(rows, tree, counts, zeros, rng, seed, given, carried)
     blocks = [component for component in find_components(left) if component.is_block]
     others = [z for z in left if not any(set(b.clique).issuperset(z.clique) for b in blocks)]
@@ -417,7 +419,7 @@ def begin_chains(
     if blocks:
         from adaptive_qs.generate.blocks import BlockMoves  # few tables need them
 
-        joints = pair_marginals(domain, linked, counts, carried)
+        joints = pair_marginals(domain, linked, counts, carried, allowed=masks)
         redraws = BlockMoves(model, blocks, joints, left, workers)
     proposals = TreeMoves(model, tree, counts, workers)
     shared = SharedSteps(components) if components else None

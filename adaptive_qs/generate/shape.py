@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -51,7 +52,7 @@ def find_shapes(
             shaped either.
     """
     used, found = {i for target in targets for i in target.clique}, {}
-    flat = used.union(flat)
+    flat = set(flat)
     for level in sorted(i for i in used if i >= len(domain)):
         (i,) = domain.columns((level,))
         described, groups = domain.attributes[i], domain.groups(i, level)
@@ -203,30 +204,77 @@ def hold_singles(
             np.maximum(mean, 1e-6, out=mean)
 
 
-def shape_pair(
-    flat: Array, table: Array, noise_std: float, levels: Clique, domain: Domain, shapes: Shapes
+# A measured pair is nearer to the truth if its cells deviate from what coarser tables and single
+# columns say only as far as is clear. Some cells are empty. The deviations of others are parts of
+# the expected count, of sizes that the table itself tells (empirical Bayes with a scale mixture:
+# Stephens 2017, "False discovery rates: a new deal").
+
+SCALES = np.exp2(np.arange(-4.0, 6.0))
+"""Standard deviations of a cell's count, as parts of what is expected."""
+MOST_SAMPLED = 2**14
+"""Most cells from which the shares of the scales are learnt."""
+LEAST_ROWS, LEAST_PART = 2.0, 0.02
+"""A cell keeps this many rows, or this part of the expected count if that is less."""
+
+
+def estimate_pair(
+    tables: Sequence[tuple[Clique, Array, float]],
+    singles: Sequence[Array],
+    domain: Domain,
+    shapes: Shapes,
+    allowed: NDArray[np.bool_] | None = None,
 ) -> Array:
-    """Return a marginal of two attributes over codes that follows their order inside groups.
+    """Return the counts of a pair over codes that all its measured tables suggest.
 
     Args:
-        flat: the same with codes that are independent inside groups; its columns are kept.
-        table: counts of the groups, which are kept as well.
-        noise_std: of the counts.
-        levels: of the groups.
+        tables: levels of both attributes, counts and the standard deviation of their noise.
+        singles: counts of each attribute's codes, to which the result is raked.
         domain: the attributes.
-        shapes: how weights spread.
+        shapes: how factors of groups spread to codes.
+        allowed: cells that can have counts; by default all.
     """
-    columns, damping = domain.columns(levels), 2.0 + DAMPING * noise_std
-    product = np.outer(table.sum(axis=1), table.sum(axis=0)) / max(float(table.sum()), 1e-9)
-    found = np.outer(flat.sum(axis=1), flat.sum(axis=0))
-    found *= spread((table + damping) / (product + damping), levels, domain, shapes)
-    for _ in range(10):
-        sums = np.maximum(domain.summed(found, columns, levels), 1e-9)
-        found *= domain.repeated(table / sums, levels, columns)
-        for axis in range(2):
-            sums = np.maximum(found.sum(axis=axis, keepdims=True), 1e-9)
-            found *= flat.sum(axis=axis, keepdims=True) / sums
+    pair = domain.columns(tables[0][0])
+    own = [np.maximum(singles[i], 1e-9) for i in pair]
+    found = np.outer(*own) / own[0].sum()
+    if allowed is not None:
+        found *= allowed
+    for levels, counts, noise_std in sorted(tables, key=lambda table: table[1].size):
+        known = np.maximum(domain.summed(found, pair, levels), 1e-9)
+        likely = np.maximum(likely_counts(counts, known, noise_std), np.minimum(LEAST_ROWS, LEAST_PART * known))
+        likely *= known.sum() / likely.sum()
+        for _ in range(6):
+            ratio = likely / np.maximum(domain.summed(found, pair, levels), 1e-9)
+            found *= spread(np.clip(ratio, 1e-3, 1e3), levels, domain, shapes)
+            for axis in range(2):
+                sums = np.maximum(found.sum(axis=1 - axis), 1e-9)
+                found *= np.expand_dims(own[axis] / sums, 1 - axis)
     return found
+
+
+def likely_counts(counts: Array, known: Array, noise_std: float) -> Array:
+    """Return the mean of each cell's count given a noisy one and what was ``known`` before."""
+    noisy, expected, noise = counts.ravel(), known.ravel(), noise_std**2
+
+    def kinds(some: slice) -> tuple[Array, Array]:
+        prior = np.square(np.multiply.outer(SCALES, expected[some])) + expected[some]
+        off, variance = noisy[some] - expected[some], prior + noise
+        logs = -0.5 * (np.log(variance) + np.square(off) / variance)
+        empty = -0.5 * (math.log(1.0 + noise) + np.square(noisy[some]) / (1.0 + noise))
+        logs = np.concatenate([logs, empty[None]])
+        means = np.concatenate([expected[some] + prior / variance * off, 0.0 * empty[None]])
+        return np.exp(logs - logs.max(axis=0)), means
+
+    likelihood, _ = kinds(slice(None, None, -(-noisy.size // MOST_SAMPLED)))
+    shares = np.full((len(likelihood), 1), 1 / len(likelihood))
+    for _ in range(20):
+        posterior = shares * likelihood
+        shares = (posterior / posterior.sum(axis=0)).mean(axis=1, keepdims=True)
+    parts = []
+    for first in range(0, noisy.size, MOST_SAMPLED):
+        likelihood, means = kinds(slice(first, first + MOST_SAMPLED))
+        posterior = shares * likelihood
+        parts.append((posterior * means).sum(axis=0) / posterior.sum(axis=0))
+    return np.concatenate(parts).reshape(counts.shape)
 
 
 # Inside a code that stands for several values, the other columns say where a row lies: a Gaussian
