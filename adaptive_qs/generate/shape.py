@@ -48,11 +48,9 @@ def find_shapes(
         domain: the attributes.
         targets: measured marginals of several attributes, at their levels.
         singles: counts of each attribute's codes.
-        flat: attributes that are not shaped; those measured at their codes with others are not
-            shaped either.
+        flat: attributes that are not shaped.
     """
     used, found = {i for target in targets for i in target.clique}, {}
-    flat = set(flat)
     for level in sorted(i for i in used if i >= len(domain)):
         (i,) = domain.columns((level,))
         described, groups = domain.attributes[i], domain.groups(i, level)
@@ -240,7 +238,8 @@ def estimate_pair(
         found *= allowed
     for levels, counts, noise_std in sorted(tables, key=lambda table: table[1].size):
         known = np.maximum(domain.summed(found, pair, levels), 1e-9)
-        likely = np.maximum(likely_counts(counts, known, noise_std), np.minimum(LEAST_ROWS, LEAST_PART * known))
+        least = np.minimum(LEAST_ROWS, LEAST_PART * known)
+        likely = np.maximum(likely_counts(counts, known, noise_std), least)
         likely *= known.sum() / likely.sum()
         for _ in range(6):
             ratio = likely / np.maximum(domain.summed(found, pair, levels), 1e-9)
