@@ -50,8 +50,9 @@ def test_rows_have_parents_and_new_keys(model):
     assert persons.columns.tolist() == ["id", "home", "age", "sex"]
     assert trips.columns.tolist() == ["person", "km"]
     for parent, key, child, column in (
-        (homes, "home", persons, "home"), (persons, "id", trips, "person"),
-    ):  # fmt: skip
+        (homes, "home", persons, "home"),
+        (persons, "id", trips, "person"),
+    ):
         assert parent[key].tolist() == list(range(1, len(parent) + 1))
         assert child[column].is_monotonic_increasing
         assert set(child[column]) <= set(parent[key])

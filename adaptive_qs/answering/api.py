@@ -81,9 +81,14 @@ class AnswersManifest(Statement):
 
 
 def state_answers(
-    plan: BatchPlan, target: PrivacyTarget, schema: Schema, events: Sequence[Event],
-    stamp: files.Stamp, confidence: float, ledger: LedgerPosition | None = None,
-) -> AnswersManifest:  # fmt: skip
+    plan: BatchPlan,
+    target: PrivacyTarget,
+    schema: Schema,
+    events: Sequence[Event],
+    stamp: files.Stamp,
+    confidence: float,
+    ledger: LedgerPosition | None = None,
+) -> AnswersManifest:
     """Return the statement of a finished batch.
 
     (ε, δ) follows from Gaussian DP, or from zCDP if bins or values were learnt. ValueError is
@@ -410,9 +415,13 @@ def plan_answers(
 
 @with_options(AnswerOptions)
 def answer(
-    data: Any, schema: Any = None, workload: QuerySource = None, *, options: AnswerOptions,
+    data: Any,
+    schema: Any = None,
+    workload: QuerySource = None,
+    *,
+    options: AnswerOptions,
     progress: PhaseProgress | None = None,
-) -> Answers:  # fmt: skip
+) -> Answers:
     """Answer a workload on a private table, with a standard error for every answer.
 
     The unit of privacy is one row, and neighbouring tables differ by adding or removing one row,

@@ -129,9 +129,14 @@ class Outputs:
             check_release(self.release, release_force)
 
     def write(
-        self, release: ReleaseSet, drawn: Iterable[DrawnTable], requested: Mapping[str, Any],
-        formulas: Formulas, replacing: bool, clock: PhaseClock,
-    ) -> dict[str, Written]:  # fmt: skip
+        self,
+        release: ReleaseSet,
+        drawn: Iterable[DrawnTable],
+        requested: Mapping[str, Any],
+        formulas: Formulas,
+        replacing: bool,
+        clock: PhaseClock,
+    ) -> dict[str, Written]:
         """Write the tables of a sample as they are drawn, each with its stamp and its sidecar.
 
         A sidecar has the parameters that draw the table again (``requested``), the SHA-256 of its
@@ -188,9 +193,11 @@ class Outputs:
             put_stamp = stack.enter_context(stamped(file, release.manifest.stamp))
 
             def state(
-                tables: Sequence[DrawnTable], found: Mapping[str, Written],
-                requested: Mapping[str, Any], sha256: str,
-            ) -> None:  # fmt: skip
+                tables: Sequence[DrawnTable],
+                found: Mapping[str, Written],
+                requested: Mapping[str, Any],
+                sha256: str,
+            ) -> None:
                 for table in tables:
                     part, root = release.tables[table.name], found.get(release.schema.root)
                     rows = {"root_rows": table.rows if root is None else root.rows}

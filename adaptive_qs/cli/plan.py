@@ -275,9 +275,11 @@ def predict_measurements(
 
 
 def describe_scoring(
-    workload: Workload, dropped: DroppedMarginals | None, rows: int | None,
+    workload: Workload,
+    dropped: DroppedMarginals | None,
+    rows: int | None,
     options: SelectionOptions,
-) -> tuple[dict[str, Any], io.Row]:  # fmt: skip
+) -> tuple[dict[str, Any], io.Row]:
     """Return fields on a scoring pass of `synthesize`, and the same as a row of text."""
     from adaptive_qs.run.tables import scoring_forecast
 

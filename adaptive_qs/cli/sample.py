@@ -159,9 +159,13 @@ def marginals(release: ReleaseFile, *, options: MarginalsOptions) -> None:
 
 
 def _write_counts(
-    found: Marginal, path: Path, release: Release, formulas: Formulas,
-    sampling: Mapping[str, Any], replacing: bool,
-) -> None:  # fmt: skip
+    found: Marginal,
+    path: Path,
+    release: Release,
+    formulas: Formulas,
+    sampling: Mapping[str, Any],
+    replacing: bool,
+) -> None:
     from adaptive_qs.release.bundle import with_manifest
     from adaptive_qs.table.write import table_format, write_batches
 

@@ -207,9 +207,14 @@ class SetEvaluation:
 
 
 def evaluate_set(
-    true: Any, synthetic: Any, schema: Any, *, seed: int = 0, workers: int | None = None,
+    true: Any,
+    synthetic: Any,
+    schema: Any,
+    *,
+    seed: int = 0,
+    workers: int | None = None,
     progress: PhaseProgress | None = None,
-) -> SetEvaluation:  # fmt: skip
+) -> SetEvaluation:
     """Compare a synthetic set of tables with the true one; the result is for the owner only.
 
     Rows of a parent with more children than count are compared as having the maximum, and all of

@@ -20,9 +20,11 @@ from adaptive_qs.generate.structure import (
     carried_zeros,
     find_carried,
     find_components,
+    match_parts,
 )
 from adaptive_qs.generate.targets import Target
 from adaptive_qs.generate.tree import (
+    START_DAMPING,
     Node,
     TreeMoves,
     dependence_tree,
@@ -204,8 +206,6 @@ CLEAR_MISFIT = 2.0
 followed, in variances."""
 CHECKED_EVERY = 4
 """Steps from one look at a coarser target without a clear misfit to the next."""
-START_DAMPING = 0.02
-"""Rows added to both sides of a ratio of counts at the start. More would fill sparse tails."""
 FASTER = 4.0
 """Length of a step that divides groups as the single column does, compared with other steps."""
 
@@ -275,6 +275,8 @@ class WeightUpdater:
                     codes[columns] = count_rows(rows, domain, columns)
                 counts = domain.summed(codes[columns], columns, target.clique)
                 desired, counted = share * (target.counts + damping), counts + share * damping
+                if target.parts:
+                    desired = match_parts(desired, counted, target.parts)
                 if target.clique in self.coarser:
                     variance = (share * target.noise_std) ** 2 + np.maximum(counts, 1.0)
                     if ((desired - counted) ** 2 / variance).mean() < CLEAR_MISFIT:
@@ -405,7 +407,8 @@ def begin_chains(
     apart = [
         z for z in left if len(z.clique) > 1 and not any(select_inside([z], c) for c in carriers)
     ]
-    linked = [*targets, *(independent_target(zero, counts) for zero in apart)]
+    linked = [t for t in targets if not t.parts]
+    linked += (independent_target(zero, counts) for zero in apart)
     masks = build_masks(left, domain, [*carriers, *(zero.clique for zero in left)])
     tree = dependence_tree(domain, linked, counts, given, carried, shapes, masks)
     held += dict.fromkeys(zero.clique for zero in apart)

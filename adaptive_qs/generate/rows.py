@@ -9,7 +9,7 @@ one page leaves is a target of the next.
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Protocol
 
@@ -165,7 +165,8 @@ def fit_model(
     domain, rng = residuals.domain, np.random.default_rng(seed)
     joint = tuple(dict.fromkeys(c for c in measured if len(c) > 1))
     filled = filled_pairs(residuals, joint)
-    cliques = (*(weighed := cliques_of_fit(domain, joint, workload)), *filled)
+    weighed, refined = cliques_of_fit(domain, joint, workload)
+    cliques = (*weighed, *filled, *refined)
     outer = outermost_cliques(domain, joint)
     combined = tuple(dict.fromkeys(map(domain.columns, cliques)))
     singles = [clear_forbidden(target, zeros, domain) for target in single_targets(residuals)]
@@ -174,6 +175,7 @@ def fit_model(
     every = {c: make_fit_target(denoised, c, allowed) for c, allowed in cells.items()}
     misfit = find_misfit(denoised, residuals.copula, [every[c] for c in joint])
     every |= {c: every[c].times(ratio, misfit) for c, ratio in filled.items()}
+    every |= {c: replace(every[c], parts=parts) for c, parts in refined.items()}
     tied = {i for zero in zeros for i in zero.clique}
     shapes = find_shapes(domain, [every[c] for c in weighed], singles)
     apart = {*kept, *tied, *(shaped := domain.columns(tuple(shapes)))}
@@ -183,7 +185,7 @@ def fit_model(
     every |= coarser
     coarse = CoarseDomain(leveled, [*every], [single.counts for single in singles], apart)
     size = choose_fit_rows(coarse.domain, combined, settings)
-    known = [*map(domain.columns, outer), *filled]
+    known = *map(domain.columns, outer), *filled
     watched = watch_list(domain, [*workload], known, size, settings)
     listed = tuple(dict.fromkeys([*watched, *requested]))
     if can_fit(domain, outer, settings.exact_cells):
@@ -198,9 +200,8 @@ def fit_model(
     singles = [coarse.target(single.scaled(factor)) for single in singles]
     rows, held = np.empty((size, len(domain)), dtype=np.int32), coarse.shapes(shapes)
     chances = (targets, singles, coarse, zeros, rows, seed, settings.fit, rng, workers)
-    chains = begin_chains(*chances, shapes=held)
+    chains, followed = begin_chains(*chances, shapes=held), [*map(coarse.clique, coarser)]
     targets += singles
-    followed = [*map(coarse.clique, coarser)]
     means = fit_weights(chains, targets, listed, settings.fit, workers, progress, followed)
     if len(pairs := [c for c in joint if len(c) == 2]) >= LEAST_COMPLETED:
         from adaptive_qs.generate.low_rank import completed_pairs  # few tables need it
@@ -210,7 +211,7 @@ def fit_model(
             every[target.clique] = coarse.target(target.scaled(factor))
     shrink_to_measured(coarse.domain, means, listed, [*every.values(), *singles])
     hold_singles(means, listed, singles, shaped)
-    codes = [coarse.marginal_of_codes(mean, clique) for mean, clique in zip(means, listed)]
+    codes = map(coarse.marginal_of_codes, means, listed)
     return Fitted(chains, dict(zip(listed, codes)), watched)
 
 

@@ -70,18 +70,21 @@ class Trend:
 class Target:
     """A marginal to match: non-negative counts that sum to the number of rows, shaped like it.
 
-    ``noise_std`` is the standard deviation of the noise in one cell (rows).
+    ``noise_std`` is the standard deviation of the noise in one cell (rows). Weights follow only
+    what its marginals leave open that have the axes of one of ``parts``.
     """
 
     clique: Clique
     counts: Array
     noise_std: float
     trend: Trend | None = None
+    parts: tuple[tuple[int, ...], ...] = ()
 
     def scaled(self, factor: float) -> Target:
         """Return the target of a table with ``factor`` times as many rows."""
         trend = self.trend and self.trend.scaled(factor)
-        return Target(self.clique, self.counts * factor, self.noise_std * factor, trend)
+        counts, noise_std = self.counts * factor, self.noise_std * factor
+        return replace(self, counts=counts, noise_std=noise_std, trend=trend)
 
     def times(self, ratio: Array, misfit: float) -> Target:
         """Return the target with other shares and as many rows.

@@ -21,6 +21,10 @@ from adaptive_qs.machine import njit
 # be sampled exactly: rows start from it, and whole branches are proposed from it later.
 
 
+START_DAMPING = 0.02
+"""Rows added to both sides of a ratio of counts in a tree. More would fill sparse tails."""
+
+
 @dataclass(frozen=True)
 class Node:
     """An attribute of a tree, by its position in the domain, and its parent (None for a root).

@@ -213,9 +213,13 @@ class Statement(BaseModel):
 
 
 def derive_fields(
-    events: Sequence[Event], schema: Schema, derived: Iterable[str], stamp: Stamp, unit: Unit,
+    events: Sequence[Event],
+    schema: Schema,
+    derived: Iterable[str],
+    stamp: Stamp,
+    unit: Unit,
     loss: PrivacyLoss,
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     """Return the fields of a statement that follow from the budget, the charges and the schema."""
     cost = Cost.of(events)
     return {

@@ -72,10 +72,14 @@ class PrivacyTarget:
 
     @classmethod
     def of(
-        cls, epsilon: float | None = None, delta: float | None = None, rho: float | None = None,
-        discovery_share: Fraction | None = None, column_share: float = 0.0,
+        cls,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        rho: float | None = None,
+        discovery_share: Fraction | None = None,
+        column_share: float = 0.0,
         learning_share: float = 0.0,
-    ) -> Self:  # fmt: skip
+    ) -> Self:
         """Return the budget of tables, given either as (epsilon, delta) or as rho.
 
         It is that of exact Gaussian DP, or of zCDP where it exceeds ``MAX_FILTERED``, what
@@ -109,9 +113,13 @@ class PrivacyTarget:
 
     @classmethod
     def of_answers(
-        cls, epsilon: float | None = None, delta: float | None = None, rho: float | None = None,
-        cost: float | None = None, discovery_share: Fraction | None = None,
-    ) -> Self:  # fmt: skip
+        cls,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        rho: float | None = None,
+        cost: float | None = None,
+        discovery_share: Fraction | None = None,
+    ) -> Self:
         """Return the budget of answers, given as (epsilon, delta), as rho, or as the privacy cost.
 
         Args:
@@ -148,9 +156,13 @@ class PrivacyTarget:
 
     @classmethod
     def _of(
-        cls, epsilon: float | None, delta: float | None, rho: float | None,
-        discovery_share: Fraction, gaussian: bool,
-    ) -> Self:  # fmt: skip
+        cls,
+        epsilon: float | None,
+        delta: float | None,
+        rho: float | None,
+        discovery_share: Fraction,
+        gaussian: bool,
+    ) -> Self:
         """One of epsilon and rho as ρ, in whatever range; ε is still to be found."""
         target = cls(0.0, 0.0, budgets.choose_delta(delta), discovery_share, gaussian)
         left = target._converting
@@ -289,9 +301,13 @@ class Limits:
 
     @classmethod
     def of(
-        cls, domain: Domain, max_memory: int | str | None, workers: int, value_bytes: int,
+        cls,
+        domain: Domain,
+        max_memory: int | str | None,
+        workers: int,
+        value_bytes: int,
         countable_rows: int = MAX_ROWS,
-    ) -> Self:  # fmt: skip
+    ) -> Self:
         """Divide the memory between rows, of ``value_bytes`` for each attribute, and the rest.
 
         InputError is raised if the memory is not positive.

@@ -304,7 +304,6 @@ class FourierFactor(Factor):
 
     @property
     def spans_residual(self) -> bool:
-        """Whether the factor determines every mean-free vector, from its singular values."""
         values = np.sqrt(self.weights)
         measured = values > values.max() * values.size * np.finfo(float).eps
         return int(measured.sum()) >= values.size - 1

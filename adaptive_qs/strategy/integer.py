@@ -196,7 +196,6 @@ class GridFactor(Factor):
 
     @cached_property
     def squared_norm(self) -> int:
-        """‖M‖², the largest squared column norm, exactly."""
         rows = self.integers
         if 2 * int(abs(rows).max()).bit_length() + len(rows).bit_length() > 62:
             rows = rows.astype(object)
@@ -249,7 +248,6 @@ class GridFactor(Factor):
 
     @property
     def measured_entries(self) -> int:
-        """Entries of M, or of its inverse."""
         cells = math.prod(self.shape)
         return max(len(self.integers), cells if self.is_full else 0) * cells
 

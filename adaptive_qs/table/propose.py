@@ -37,6 +37,7 @@ def draft_column(name: str, profile: Profile) -> Draft:
     if profile.unsupported:
         return Draft(None, profile.unsupported)
     profile.set_sentinel_aside()
+    profile.set_dust_aside()
     values = profile.values
     if not values:
         return Draft(None, "empty")
@@ -44,6 +45,7 @@ def draft_column(name: str, profile: Profile) -> Draft:
         return Draft(None, "text with NUL characters: remove them")
     if len(values) == 1 and not profile.markers and profile.rows > 1:
         return Draft(None, CONSTANT)
+    profile.persons = bool(explain_persons(name, profile))
     types = reversed(COLUMN_TYPES.values())
     draft = next(found for column in types if (found := column.draft(name, profile)))
     if draft.content is None:

@@ -190,9 +190,13 @@ def check_format(path: str | Path, names: Sequence[str]) -> None:
 
 
 def write_table(
-    table: pa.Table | Iterable[pa.Table], path: str | Path, schema: Schema,
-    formulas: Formulas = "escape-learnt", sealed: Sealed = None, replace_file: bool = True,
-) -> None:  # fmt: skip
+    table: pa.Table | Iterable[pa.Table],
+    path: str | Path,
+    schema: Schema,
+    formulas: Formulas = "escape-learnt",
+    sealed: Sealed = None,
+    replace_file: bool = True,
+) -> None:
     """Write a decoded table, or its pages as they come, in the format of the path's suffix.
 
     In CSV a missing value is the first missing marker of its column, moments are written in the
@@ -316,9 +320,13 @@ def _quoted(texts: pa.Array, alone: bool, delimiter: str) -> pa.Array:
 
 
 def write_batches(
-    batches: Iterable[pa.RecordBatch], schema: pa.Schema, path: str | Path,
-    dictionaries: tuple[str, ...] = (), sealed: Sealed = None, replace_file: bool = True,
-) -> int:  # fmt: skip
+    batches: Iterable[pa.RecordBatch],
+    schema: pa.Schema,
+    path: str | Path,
+    dictionaries: tuple[str, ...] = (),
+    sealed: Sealed = None,
+    replace_file: bool = True,
+) -> int:
     """Write batches as they come, and return the number of rows.
 
     The file appears after the last one. Columns in ``dictionaries`` repeat few values, for Parquet

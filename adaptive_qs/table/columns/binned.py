@@ -402,13 +402,19 @@ class NumberColumn(RangeColumn):
         """Return the number in a plain text, None if it is none."""
         return read_number(text)
 
+    def _as_numbers(self, values: pa.Array) -> tuple[NDArray[np.float64], Mask]:
+        numbers, readable = cells.as_numbers(values)
+        return numbers if self.places is None else cells.without_dust(
+            numbers, self.places
+        ), readable
+
     def numbers(self, values: pa.Array) -> NDArray[Any]:
-        read = cells.as_integers if self.whole else cells.as_numbers
-        numbers = read(self.plain(values))[0]
+        read = cells.as_integers if self.whole else self._as_numbers
+        numbers: NDArray[Any] = read(self.plain(values))[0]
         return np.clip(numbers, *self.span) if self.is_unlearnt else numbers
 
     def amounts(self, values: pa.Array) -> NDArray[np.float64]:
-        numbers, readable = cells.as_numbers(self.plain(values))
+        numbers, readable = self._as_numbers(self.plain(values))
         return np.where(readable, numbers, np.nan)
 
     def read_amount(self, text: str) -> float | None:

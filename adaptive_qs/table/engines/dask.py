@@ -168,8 +168,8 @@ class Cluster:
         raise AdaptiveQsError(f"{self._name}: {said}")
 
 
-class DaskEngine:
-    """A :class:`CountingEngine` that counts the parts of a table where they are."""
+class DaskEngine(CountingEngine):
+    """An engine that counts the parts of a table where they are."""
 
     def __init__(
         self,
@@ -185,11 +185,9 @@ class DaskEngine:
         self._rows = sum(each.rows for each in facts)
 
     def count_rows(self) -> int:
-        """Return the number of rows (private)."""
         return self._rows
 
     def count_all(self, cliques: Sequence[Clique]) -> list[NDArray[np.int64]]:
-        """Return the exact marginals over some cliques (rows), counted in one pass."""
         runs = batches([*map(self.domain.size, cliques)], BATCH_CELLS)
         return [counts for run in runs for counts in self._counted(cliques[run])]
 
