@@ -202,10 +202,10 @@ def hold_singles(
             np.maximum(mean, 1e-6, out=mean)
 
 
-# A measured pair is nearer to the truth if its cells deviate from what coarser tables and single
-# columns say only as far as is clear. Some cells are empty. The deviations of others are parts of
-# the expected count, of sizes that the table itself tells (empirical Bayes with a scale mixture:
-# Stephens 2017, "False discovery rates: a new deal").
+# A measured pair is nearer to the truth if only clear deviations of its cells from what coarser
+# tables and single columns say are believed. Some cells are empty. The deviations of others are
+# parts of the expected count, of sizes that the table itself tells (empirical Bayes with a scale
+# mixture: Stephens 2017, "False discovery rates: a new deal").
 
 SCALES = np.exp2(np.arange(-4.0, 6.0))
 """Standard deviations of a cell's count, as parts of what is expected."""

@@ -129,10 +129,10 @@ def pair_marginals(
 ) -> dict[Clique, tuple[Target, Array]]:
     """Map every pair inside a target to its least noisy source and its counts over codes.
 
-    All tables of the pair decide its counts (:func:`estimate_pair`), to which those of the source
-    are summed. Inside groups of codes they follow ``shapes``, or are divided as those of the single
-    attributes. A pair of ``carried`` attributes stands for those that carry them, if no other does.
-    ``allowed`` has, by attributes, the cells that can have counts.
+    All tables of the pair decide its counts (:func:`estimate_pair`); the source has sums of these.
+    Inside groups of codes they follow ``shapes``, or are divided as in the single attributes. A
+    pair of ``carried`` attributes stands for those that carry them, if no other does. ``allowed``
+    has, by attributes, the cells that can have counts.
     """
     carried = carried or CarriedAttributes(domain, {})
     allowed, sources = allowed or {}, dict[Clique, list[tuple[Target, tuple[int, int]]]]()
