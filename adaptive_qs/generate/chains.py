@@ -413,7 +413,7 @@ def begin_chains(
     tree = dependence_tree(domain, linked, counts, given, carried, shapes, masks)
     held += dict.fromkeys(zero.clique for zero in apart)
     model = LogLinearModel(domain, held, counts, workers, masks, given, carried, shapes)
-    write_tree(model, tree, START_DAMPING)
+    write_tree(model, tree, settings.damping_rows)
     fill_rows(rows, tree, counts, zeros, rng, seed, given, carried)
     blocks = [component for component in find_components(left) if component.is_block]
     others = [z for z in left if not any(set(b.clique).issuperset(z.clique) for b in blocks)]
@@ -485,16 +485,16 @@ def shrink_to_measured(
 def write_tree(model: LogLinearModel, tree: Sequence[Node], damping: float) -> None:
     """Multiply joint/product of every tree edge into the weights of the clique that holds it.
 
-    ``damping`` rows are added to numerator and denominator.
+    ``damping`` rows are added to numerator and denominator, fewer to estimates without noise.
     """
     for node in tree:
-        if node.source is None or node.parent is None:
+        if (source := node.source) is None or node.parent is None:
             continue
-        clique, counts = node.source.clique, node.source.counts
-        columns = [model.carried.root(i) for i in model.domain.columns(clique)]
+        columns = [model.carried.root(i) for i in model.domain.columns(source.clique)]
         first, second = sorted((columns.index(node.parent), columns.index(node.attribute)))
         others = tuple(axis for axis in range(len(columns)) if axis not in (first, second))
-        joint = counts.sum(axis=others, keepdims=True)
+        joint = source.counts.sum(axis=others, keepdims=True)
         sums = joint.sum(axis=second, keepdims=True), joint.sum(axis=first, keepdims=True)
         independent = sums[0] * sums[1] / joint.sum()
-        model.scale(clique, (joint + damping) / (independent + damping))
+        rows = damping if source.noise_std else min(damping, START_DAMPING)
+        model.scale(source.clique, (joint + rows) / (independent + rows))

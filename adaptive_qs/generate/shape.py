@@ -202,6 +202,32 @@ def hold_singles(
             np.maximum(mean, 1e-6, out=mean)
 
 
+def shape_pair(
+    flat: Array, table: Array, noise_std: float, levels: Clique, domain: Domain, shapes: Shapes
+) -> Array:
+    """Return a marginal of two attributes over codes that follows their order inside groups.
+
+    Args:
+        flat: the same with codes that are independent inside groups; its columns are kept.
+        table: counts of the groups, which are kept as well.
+        noise_std: of the counts.
+        levels: of the groups.
+        domain: the attributes.
+        shapes: how weights spread.
+    """
+    columns, damping = domain.columns(levels), 2.0 + DAMPING * noise_std
+    product = np.outer(table.sum(axis=1), table.sum(axis=0)) / max(float(table.sum()), 1e-9)
+    found = np.outer(flat.sum(axis=1), flat.sum(axis=0))
+    found *= spread((table + damping) / (product + damping), levels, domain, shapes)
+    for _ in range(10):
+        sums = np.maximum(domain.summed(found, columns, levels), 1e-9)
+        found *= domain.repeated(table / sums, levels, columns)
+        for axis in range(2):
+            sums = np.maximum(found.sum(axis=axis, keepdims=True), 1e-9)
+            found *= flat.sum(axis=axis, keepdims=True) / sums
+    return found
+
+
 # A measured pair is nearer to the truth if only clear deviations of its cells from what coarser
 # tables and single columns say are believed. Some cells are empty. The deviations of others are
 # parts of the expected count, of sizes that the table itself tells (empirical Bayes with a scale

@@ -12,7 +12,7 @@ from adaptive_qs.cliques import Array, Rows, find_cell
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.generate import loglinear
 from adaptive_qs.generate.loglinear import CarriedAttributes, invert_at, over_rows, uniform
-from adaptive_qs.generate.shape import Shapes, estimate_pair
+from adaptive_qs.generate.shape import Shapes, estimate_pair, shape_pair
 from adaptive_qs.generate.targets import Target
 from adaptive_qs.machine import njit
 
@@ -22,7 +22,7 @@ from adaptive_qs.machine import njit
 
 
 START_DAMPING = 0.02
-"""Rows added to both sides of a ratio of counts in a tree. More would fill sparse tails."""
+"""Rows added to both sides of a ratio of estimated counts. More would fill sparse tails."""
 
 
 @dataclass(frozen=True)
@@ -156,13 +156,17 @@ def pair_marginals(
                 counts = other.counts.sum(axis=rest)
                 spread = math.sqrt(other.counts.size / counts.size)
                 tables.append((levels, counts, spread * other.noise_std))
-        joint = tables[0][1]  # of columns that depend by zeros alone
-        if tables[0][2] < math.inf:
+        finest, counts, noise_std = tables[0]
+        if noise_std < math.inf and not {*finest}.isdisjoint(pair):
             mask = allowed.get(roots) if roots == pair else None
             joint = estimate_pair(tables, singles, domain, shapes or {}, mask)
-        others = tuple(k for k in range(target.counts.ndim) if k not in axes)
-        counts = np.expand_dims(domain.summed(joint, pair, tables[0][0]), others)
-        target = replace(target, counts=counts)
+            others = tuple(k for k in range(target.counts.ndim) if k not in axes)
+            counts = np.expand_dims(domain.summed(joint, pair, finest), others)
+            target = replace(target, counts=counts, noise_std=0.0)
+        else:
+            joint = _divided(counts, finest, singles, domain)
+            if shapes and not shapes.keys().isdisjoint(finest):
+                joint = shape_pair(joint, counts, noise_std, finest, domain, shapes)
         if roots != pair:
             joint = carried.spread(joint, pair)
             for i in set(pair) & carried.values.keys():
@@ -173,6 +177,19 @@ def pair_marginals(
             joint = joint * allowed.get(roots, 1.0)
         pairs[roots] = (target, joint)
     return pairs
+
+
+def _divided(counts: Array, levels: Clique, singles: Sequence[Array], domain: Domain) -> Array:
+    """Return a table of groups over codes, divided as the single attributes are."""
+    pair = domain.columns(levels)
+    joint = domain.repeated(counts, levels, pair)
+    for axis, (code, level) in enumerate(zip(pair, levels)):
+        if code != level:
+            single = np.maximum(singles[code], 1e-9)
+            whole = domain.summed(single, (code,), (level,))
+            within = single / domain.repeated(whole, (level,), (code,))
+            joint = joint * np.expand_dims(within, 1 - axis)
+    return joint
 
 
 def mutual_information(joint: Array) -> float:
