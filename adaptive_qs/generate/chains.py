@@ -196,7 +196,8 @@ class FitSettings:
 
 
 SHORTEST = 0.75
-"""Smallest length of a step, as a part of that in the settings."""
+"""Smallest length of a step, as a part of that in the settings. Steps towards trends become as much
+shorter each time that these oscillate wider."""
 
 
 CLEAR_MISFIT = 2.0
@@ -242,7 +243,8 @@ class WeightUpdater:
         for target in targets:
             self._alike.setdefault(self.model.carrier(target.clique), []).append(target)
         self._inside = finest_groups(self.model.domain, self.model.shapes)
-        self._trends = 0.0  # mean squared misfit of trends in the last step
+        self._offs = np.zeros(len(self._alike))  # misfits of trends in the last step
+        self._trends, self._trend_pace = 0.0, 1.0  # mean square of these, and length of steps
         self._waiting = dict[Clique, int]()  # steps until a coarser target is looked at again
         self._misfits = {t.clique: np.zeros(t.counts.shape, dtype=np.float32) for t in targets}
 
@@ -257,7 +259,7 @@ class WeightUpdater:
         every, shapes = list(self._alike), self.model.shapes
         moved: list[list[tuple[int, NDArray[np.float64]]]] = [[] for _ in every]
         products, squares = np.zeros((2, len(every)))
-        trends = dict[Clique, float]()
+        trends = np.zeros(len(every))
 
         def follow(k: int) -> None:
             settings, domain = self.settings, self.model.domain
@@ -282,10 +284,11 @@ class WeightUpdater:
                     target.clique, desired, counted, eta, self.shared
                 )
                 if target.trend is not None:
-                    off, squared = target.trend.misfit(counts, share)
-                    trends[target.clique] = squared
-                    if min(self._trends, squared) > CLEAR_MISFIT:
-                        ratios[target.clique] *= target.trend.ratio(counts, eta, off)
+                    off, errors = target.trend.misfit(counts, share)
+                    trends[k] = errors
+                    if min(self._trends, errors**2) > CLEAR_MISFIT:
+                        length = eta * self._trend_pace
+                        ratios[target.clique] *= target.trend.ratio(counts, length, off)
                 moved[k] += drifts(
                     ratios[target.clique], codes[columns], target.clique, domain, shapes
                 )
@@ -298,7 +301,10 @@ class WeightUpdater:
             self.model.scale_all(ratios)
 
         over_items(self.workers, follow, range(len(every)))
-        self._trends = float(np.mean([*trends.values()])) if trends else 0.0
+        if self._trends > CLEAR_MISFIT and trends @ self._offs < -(self._offs @ self._offs):
+            self._trend_pace *= SHORTEST  # together they are now further off, on the other side
+        self._offs, followed = trends, max(int((trends != 0).sum()), 1)
+        self._trends = float(trends @ trends) / followed
         for i, drift in chain.from_iterable(moved):
             self.model.scale((i,), 1 / drift)
         if products.sum() < -eta * squares.sum():
