@@ -1,6 +1,6 @@
 """The public names, for type checkers and for whoever uses one first."""
 
-from .answering.answers import Answers as Answers
+from .answering.api import Answers as Answers
 from .answering.api import answer as answer
 from .answering.api import plan as plan
 from .answering.plan import BatchPlan as BatchPlan

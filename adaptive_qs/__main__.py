@@ -1,7 +1,5 @@
 """`python -m adaptive_qs`, and the console script."""
 
-from __future__ import annotations
-
 import sys
 
 

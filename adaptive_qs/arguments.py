@@ -1,7 +1,5 @@
 """Values that callers pass: numbers of Python and NumPy, names in a registry, and parameters."""
 
-from __future__ import annotations
-
 import math
 from collections import UserDict
 from collections.abc import Collection, Mapping

@@ -1,11 +1,9 @@
 """Many cliques together: their closure, positions in a list, tables of rows and of estimates."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from math import prod
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -288,7 +286,7 @@ class Parts(NamedTuple):
     values: Array
 
     @classmethod
-    def of(cls, model: ReferenceModel, cliques: Sequence[Clique]) -> Parts:
+    def of(cls, model: ReferenceModel, cliques: Sequence[Clique]) -> Self:
         """Collect the parts of cliques of one to three attributes."""
         positions = model.domain.positions
         sizes, reference, begin = model.flat_shares

@@ -4,8 +4,6 @@ A message is one line: what is wrong, where, and what to do. It contains no cell
 and nothing else that depends on private rows.
 """
 
-from __future__ import annotations
-
 
 class SpentNote(str):
     """A note on an error (`add_note`) about the budget that was spent; safe to print."""

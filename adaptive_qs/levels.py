@@ -1,11 +1,9 @@
 """Nested levels of an attribute: its codes, and groups of codes to take marginals over."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,7 +53,7 @@ class Groups:
         self._starts = np.cumsum([0, *self.sizes[:-1]])
 
     @classmethod
-    def one(cls, size: int) -> Groups:
+    def one(cls, size: int) -> Self:
         """Return one group of all indices of an axis."""
         return cls(np.zeros(size, dtype=np.intp))
 

@@ -1,7 +1,5 @@
 """Resources of the machine (threads, memory, time), progress, and faults that tests provoke."""
 
-from __future__ import annotations
-
 import os
 import re
 import sys

@@ -90,8 +90,11 @@ def test_a_table_in_the_place_of_a_parameter_is_not_shown():
     private = pd.DataFrame({"a": ["canary"] * 3})
     for wrong in (private, list(private.a.items()), private.a.to_numpy()):
         for given in (
-            {"workload": wrong}, {"epsilon": wrong}, {"workers": wrong}, {"rows_per_person": wrong}
-        ):  # fmt: skip
+            {"workload": wrong},
+            {"epsilon": wrong},
+            {"workers": wrong},
+            {"rows_per_person": wrong},
+        ):
             with pytest.raises(InputError) as caught:
                 Synthesizer(**{"epsilon": 1, **given}).fit(FRAME, schema=SCHEMA)
             assert "canary" not in str(caught.value)

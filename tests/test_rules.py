@@ -117,6 +117,25 @@ def test_the_owner_is_told_how_many_rows_break_a_rule():
     assert checks["total = a + b"].broken_synthetic == 0
 
 
+def test_a_table_of_a_rule_says_where_rows_without_a_value_are():
+    columns = [
+        {"name": "city", "type": "categorical", "values": ["p", "q", "r"]},
+        {"name": "county", "type": "categorical", "values": ["k", "l"], "missing": [""]},
+    ]
+    declared = [["k", "p"], ["(missing)", "q"]]
+    rule = {"rule": "county determines city", "table": declared}
+    schema = {"version": 1, "columns": columns, "rules": [rule]}
+    county = np.random.default_rng(2).choice(["k", "l", ""], 400)
+    frame = pd.DataFrame({"city": np.where(county == "", "q", "p"), "county": county})
+    run = Synthesizer(epsilon=0.1, delta=1e-6, insecure_seed=1, workers=1)
+    rows = run.fit(frame, schema=schema).sample(400, seed=1)
+    missing = rows["county"].isna()
+    assert 50 < missing.sum() < 300
+    assert (rows["city"][missing] == "q").all()
+    assert (rows["city"][rows["county"] == "k"] == "p").all()
+    assert len(set(rows["city"][rows["county"] == "l"])) > 1
+
+
 @pytest.mark.parametrize(
     ("rules", "words"),
     [

@@ -50,8 +50,9 @@ def test_rows_have_parents_and_new_keys(model):
     assert persons.columns.tolist() == ["id", "home", "age", "sex"]
     assert trips.columns.tolist() == ["person", "km"]
     for parent, key, child, column in (
-        (homes, "home", persons, "home"), (persons, "id", trips, "person"),
-    ):  # fmt: skip
+        (homes, "home", persons, "home"),
+        (persons, "id", trips, "person"),
+    ):
         assert parent[key].tolist() == list(range(1, len(parent) + 1))
         assert child[column].is_monotonic_increasing
         assert set(child[column]) <= set(parent[key])
@@ -169,7 +170,10 @@ def test_one_budget_protects_a_row_of_the_root_with_all_rows_below_it(model):
 
 @pytest.mark.parametrize(
     ("neighbours", "rhos", "places"),
-    [("add-remove", (0.05, 20.0), (0, -1)), ("replace", (20.0,), (0,))],
+    [
+        pytest.param("add-remove", (0.05, 20.0), (0, -1), marks=pytest.mark.slow),
+        ("replace", (20.0,), (0,)),
+    ],
 )
 def test_replays_on_neighbours_that_differ_by_a_family(neighbours, rhos, places):
     """The noisy outputs of a run are handed out to that on the neighbour: all draws and charges
@@ -379,9 +383,9 @@ def asks_for(*attributes, **more):
         (asks_for(["home"]), "no table has all of 'home'"),
         (asks_for(["region"], queries="range"), 'leave out "queries"'),
         ({"max_memory": "1MB"}, "max-memory"),
-        ({"rho": 1e-10}, "for a row of .*, which is nothing but noise"),
-        ({"rows_per_person": 2}, "rows-per-person was given for a set of tables"),
-        ({"target": "age"}, "target was given for a set of tables"),
+        ({"rho": 1e-10}, "for a row of .*, which is only noise"),
+        ({"rows_per_person": 2}, "rows-per-person is for one table"),
+        ({"target": "age"}, "target is for one table"),
     ],
 )
 def test_what_cannot_be_is_refused_before_anything_is_spent(options, words, monkeypatch):

@@ -1,7 +1,5 @@
 """From a plan and private counts to batches of answers, measured with exact integer noise."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 from collections import Counter, deque

@@ -1,7 +1,5 @@
 """The plan of a batch of answers: expected errors, bounds, time and memory, without data."""
 
-from __future__ import annotations
-
 import math
 import time
 from dataclasses import dataclass, replace

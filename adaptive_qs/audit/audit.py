@@ -1,7 +1,5 @@
 """The replay audit: `synthesize` and `answer` on generated neighbours in every form, same noise."""
 
-from __future__ import annotations
-
 import tempfile
 import warnings
 from bisect import bisect_left
@@ -240,10 +238,16 @@ def table_bytes(table: pa.Table) -> bytes:
 
 
 def audit(
-    schema: Schema | TableSet, queries: QuerySource, pairs: int = 20, seed: int = 0,
-    rhos: Sequence[float] = RHOS, progress: StepProgress | None = None, sample_every: int = 10,
-    mechanism: str = "auto", **options: Any,
-) -> AuditReport:  # fmt: skip
+    schema: Schema | TableSet,
+    queries: QuerySource,
+    pairs: int = 20,
+    seed: int = 0,
+    rhos: Sequence[float] = RHOS,
+    progress: StepProgress | None = None,
+    sample_every: int = 10,
+    mechanism: str = "auto",
+    **options: Any,
+) -> AuditReport:
     """Replay `Synthesizer.fit` and `answer` on neighbouring tables; read no private data.
 
     A run on one table is recorded. The run on its neighbour gets the recorded noisy outputs, so

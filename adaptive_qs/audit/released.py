@@ -6,8 +6,6 @@ from the parts for programs. A person who can write the ledger can make all of t
 the ledger and of the hashes of its entries in other hands reveal that.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +17,7 @@ from zipfile import is_zipfile
 
 from pydantic import BaseModel, Field, NonNegativeInt, ValidationError
 
-from adaptive_qs.answering.answers import AnswersManifest, Charges, group_charges
+from adaptive_qs.answering.api import AnswersManifest, Charges, group_charges
 from adaptive_qs.errors import InputError
 from adaptive_qs.ledger.book import LedgerBook
 from adaptive_qs.ledger.entries import Recovered

@@ -1,7 +1,5 @@
 """A recorded run compared with its replay on a neighbouring table, draw by draw, byte by byte."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Generated rows under a schema, in every form of table, and neighbours that differ by one."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import math

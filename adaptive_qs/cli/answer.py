@@ -16,7 +16,7 @@ from adaptive_qs.run.options import OUTPUT, AnswerOptions, MechanismOptions, Opt
 from adaptive_qs.table.files import FORMATS
 
 if TYPE_CHECKING:
-    from adaptive_qs.answering.answers import Answers
+    from adaptive_qs.answering.api import Answers
     from adaptive_qs.answering.plan import BatchPlan
     from adaptive_qs.run.budget import PrivacyTarget
 
@@ -80,8 +80,8 @@ def show_limits(plan: BatchPlan, options: MechanismOptions) -> None:
     share = io.excess(abs(gap))
     if gap < 0:
         io.warn(
-            f"the error is {share} below the bound that holds for it, which cannot be: "
-            "do not trust either, and report the workload"
+            f"The error is {share} below its proven lower bound, which is impossible. "
+            "Trust neither of them, and report the workload."
         )
         return
     slack = GRID_GAP if set(statuses) == {Status.OPTIMAL} else ROUNDING * options.gap
@@ -92,8 +92,8 @@ def show_limits(plan: BatchPlan, options: MechanismOptions) -> None:
         io.note(f"{proven} of all matrix mechanisms")
         return
     io.warn(
-        f"{proven}, no closer: declare coarser bins, ask for fewer ways, raise --max-memory, or "
-        f"accept it with --gap {math.ceil(gap * 1e6) / 1e6:g}"
+        f"{proven}, not closer. Use coarser bins, fewer ways or a larger --max-memory, or "
+        f"accept it with --gap {math.ceil(gap * 1e6) / 1e6:g}."
     )
 
 
@@ -104,8 +104,8 @@ def _warn_of_size(plan: BatchPlan) -> None:
     if largest > MOST_MEASURED:
         cells = f"{largest:,}" if largest < 10**15 else f"1e{len(str(largest)) - 1}"
         io.warn(
-            f"this plan cannot be answered: {plan.choice.name} measures a table of {cells} cells, "
-            f"and {MOST_MEASURED:,} is the most: use --mechanism auto, fewer ways or coarser bins"
+            f"This plan cannot be answered: {plan.choice.name} measures a table of {cells} cells, "
+            f"more than {MOST_MEASURED:,}. Use --mechanism auto, fewer ways or coarser bins."
         )
 
 

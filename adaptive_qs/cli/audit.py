@@ -81,8 +81,8 @@ def audit(*, options: Options) -> int:
     if report.clean:
         return 0
     io.fail(
-        f"{counted(len(report.findings), 'finding')}: neighbouring tables can be distinguished: "
-        "do not publish, and report this with the schema and the seed"
+        f"{counted(len(report.findings), 'finding')}: neighbouring tables can be distinguished. "
+        "Do not publish, and report this with the schema and the seed."
     )
     return 1
 

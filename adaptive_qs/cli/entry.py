@@ -109,8 +109,8 @@ def parse(words: Sequence[str]) -> Callable[[], int | None] | int:
         if "--install-completion" not in words:
             raise AdaptiveQsError(f"stdout cannot be written ({error.strerror})") from None
         raise InputError(
-            f"completion cannot be installed in the home folder ({reason(error)}): put what "
-            "--show-completion prints where your shell looks for it"
+            f"Completion cannot be installed in the home folder ({reason(error)}). Put the output "
+            "of --show-completion where your shell looks for completions."
         ) from None
     return found
 

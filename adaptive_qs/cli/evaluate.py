@@ -76,7 +76,7 @@ def evaluate(
         return 0
     if true is None or synthetic is None:
         missing = "TRUE" if true is None else "SYNTHETIC"
-        raise InputError(f"no {missing} was given: name the private table, then the synthetic one")
+        raise InputError(f"No {missing} is set. Name the private table, then the synthetic one.")
     _check_files(true, synthetic, options)
 
     from adaptive_qs.evaluation.evaluation import evaluation_page, titled_findings
@@ -176,12 +176,12 @@ def _describe_released(true: Path, synthetic: Path, release: Path | None) -> str
         return None
     if release is None and not exists(manifest_path(synthetic)):
         raise InputError(
-            f"{true}: is a released table, {statement.name} lies next to it, and none to "
-            f"{synthetic}: swap them, the private table comes first"
+            f"{true} is a released table: {statement.name} is next to it, and no statement is next "
+            f"to {synthetic}. Swap them: the private table comes first."
         )
     return (
-        f"the table that was given as the true one is a released one: {statement.name} lies next "
-        "to it, so that errors are those between two releases"
+        f"the true table is a released one: {statement.name} is next to it. So all errors are "
+        "between two releases"
     )
 
 
@@ -193,10 +193,10 @@ ONE_TABLE = (
 
 def _evaluate_set(true: Path | None, synthetic: Path | None, options: Options) -> None:
     if true is None or synthetic is None:
-        raise InputError("no SYNTHETIC was given: name two folders or databases, the private first")
+        raise InputError("No SYNTHETIC is set. Name two folders or databases, the private first.")
     for each in read_options(Options):
         if each.name in ONE_TABLE and getattr(options, each.name) != each.default:
-            raise InputError(f"{each.flag} is for one table, and the schema has several: remove it")
+            raise InputError(f"{each.flag} is for one table; the schema has several. Remove it.")
 
     from adaptive_qs.evaluation.keys import evaluate_set
     from adaptive_qs.table.joined import locate_tables

@@ -138,7 +138,7 @@ def _list_fields(book: LedgerBook, runs: list[RunState]) -> dict[str, Any]:
 
 def _as_run(name: str, value: Any) -> int:
     if (number := arguments.positive_integer(name, value)) >= 2**62:  # more than a database holds
-        raise InputError(f"{name} is {number}: adaptive-qs ledger show lists the runs")
+        raise InputError(f"{name} is {number}. Use a number that adaptive-qs ledger show lists.")
     return number
 
 
@@ -241,8 +241,8 @@ def _find_unit(options: CreateOptions) -> Unit:
     described = TableSet.load(schema)
     if not described.is_set:
         raise InputError(
-            f"{schema} describes one table: remove --schema, and use --person COLUMN if the schema "
-            "names a person column"
+            f"{schema} describes one table. Remove --schema, and use --person COLUMN if the schema "
+            "names a person column."
         )
     if person is not None:
         raise InputError(

@@ -79,7 +79,7 @@ class Outputs:
             known = {name: out.with_name(f"{out.name}.{name}") for name in schema.names}
             return cls(out, known, release, in_database=True)
         if not isdir(out) and out.name.lower().endswith(tuple(FORMATS)):
-            raise InputError(f"{out} holds one table, and there are {number}. {remedy}")
+            raise InputError(f"{out} can hold one table, but the set has {number}. {remedy}")
         names = {name: schema.tables[name].file or name for name in schema.names}
         files = {
             name: file if file.lower().endswith(tuple(FORMATS)) else f"{file}.csv"
@@ -129,9 +129,14 @@ class Outputs:
             check_release(self.release, release_force)
 
     def write(
-        self, release: ReleaseSet, drawn: Iterable[DrawnTable], requested: Mapping[str, Any],
-        formulas: Formulas, replacing: bool, clock: PhaseClock,
-    ) -> dict[str, Written]:  # fmt: skip
+        self,
+        release: ReleaseSet,
+        drawn: Iterable[DrawnTable],
+        requested: Mapping[str, Any],
+        formulas: Formulas,
+        replacing: bool,
+        clock: PhaseClock,
+    ) -> dict[str, Written]:
         """Write the tables of a sample as they are drawn, each with its stamp and its sidecar.
 
         A sidecar has the parameters that draw the table again (``requested``), the SHA-256 of its
@@ -188,9 +193,11 @@ class Outputs:
             put_stamp = stack.enter_context(stamped(file, release.manifest.stamp))
 
             def state(
-                tables: Sequence[DrawnTable], found: Mapping[str, Written],
-                requested: Mapping[str, Any], sha256: str,
-            ) -> None:  # fmt: skip
+                tables: Sequence[DrawnTable],
+                found: Mapping[str, Written],
+                requested: Mapping[str, Any],
+                sha256: str,
+            ) -> None:
                 for table in tables:
                     part, root = release.tables[table.name], found.get(release.schema.root)
                     rows = {"root_rows": table.rows if root is None else root.rows}
@@ -212,7 +219,7 @@ def _make_folder(folder: Path) -> None:
     try:
         folder.mkdir(exist_ok=True)
     except OSError as error:
-        raise InputError(f"{folder}: cannot be made ({reason(error)}): make it") from None
+        raise InputError(f"{folder} cannot be created ({reason(error)}). Create it.") from None
 
 
 def _holds_tables(path: Path) -> bool:

@@ -78,14 +78,14 @@ class Options(JsonOptions, FamilyOptions, SelectionOptions, PlanOptions, SchemaO
 def plan(*, options: Options) -> None:
     """State the error, time and memory of answering a workload, without any data.
 
-    For a set of tables, which has no answers, it states what synthesize would give each table of
-    the budget, and what it would know of it.
+    For a set of tables, which has no answers, it states which part of the budget synthesize would
+    give to each table, and how accurately it would know the table.
 
     Without a budget, figures are for a privacy cost of 1. They shrink with its square root.
     """
     schema, advantage = options.schema, options.max_advantage
     if advantage is not None and options.budgeted:
-        raise InputError("--max-advantage is a budget of its own. Remove the other one.")
+        raise InputError("--max-advantage chooses the budget. Remove the other budget.")
     if options.demo and schema is not None:
         raise InputError("--demo has its own schema. Remove --schema.")
     if options.demo:
@@ -125,7 +125,7 @@ def plan(*, options: Options) -> None:
     for warning in warnings:
         io.warn(warning)
     if isinstance(planned, ResourceExceeded):
-        io.warn(f"only for synthesize: answer refuses this workload: {planned}")
+        io.warn(f"This plan is for synthesize only. answer refuses the workload: {planned}")
         if options.as_json:
             io.emit_json({"refused": str(planned), "tables": forecast, "scoring": scoring})
         else:
@@ -275,9 +275,11 @@ def predict_measurements(
 
 
 def describe_scoring(
-    workload: Workload, dropped: DroppedMarginals | None, rows: int | None,
+    workload: Workload,
+    dropped: DroppedMarginals | None,
+    rows: int | None,
     options: SelectionOptions,
-) -> tuple[dict[str, Any], io.Row]:  # fmt: skip
+) -> tuple[dict[str, Any], io.Row]:
     """Return fields on a scoring pass of `synthesize`, and the same as a row of text."""
     from adaptive_qs.run.tables import scoring_forecast
 
@@ -346,12 +348,12 @@ def _plan_set(schema: TableSet, workload: Any, options: Options) -> None:
 
     defaults = {each.name: each.default for each in read_options(Options)}
     if given := [name for name in OWN if getattr(options, name) != defaults[name]]:
-        raise InputError(f"--{given[0]} is for answers, and a set of tables has none: remove it")
+        raise InputError(f"--{given[0]} is for answers, and a set of tables has none. Remove it.")
     numbers = options.public_rows or {}
     numbers = numbers if isinstance(numbers, Mapping) else {schema.root: numbers}
     if unknown := sorted({*numbers} - {*schema.names}):
         known = ", ".join(schema.names)
-        raise InputError(f"--public-rows names {unknown[0]!r}: the schema has the tables {known}")
+        raise InputError(f"--public-rows names {unknown[0]!r}. The schema has the tables {known}.")
     rho = options.rho if options.budgeted else 0.5
     rho = rho if options.cost is None else options.cost / 2
     kept = {each.name: getattr(options, each.name, each.default) for each in RUN}

@@ -159,9 +159,13 @@ def marginals(release: ReleaseFile, *, options: MarginalsOptions) -> None:
 
 
 def _write_counts(
-    found: Marginal, path: Path, release: Release, formulas: Formulas,
-    sampling: Mapping[str, Any], replacing: bool,
-) -> None:  # fmt: skip
+    found: Marginal,
+    path: Path,
+    release: Release,
+    formulas: Formulas,
+    sampling: Mapping[str, Any],
+    replacing: bool,
+) -> None:
     from adaptive_qs.release.bundle import with_manifest
     from adaptive_qs.table.write import table_format, write_batches
 
@@ -220,7 +224,7 @@ def dummy(
     rows, out = positive_integer("the number of rows", options.rows), options.out
     out = schema.with_name(f"{schema.stem}.dummy.csv") if out is None else out
     if "dummy" not in out.name.lower():
-        raise InputError(f"{out} does not say what it holds. Use a name with dummy.")
+        raise InputError(f"{out} does not say that it is a dummy. Use a name that contains dummy.")
     shared.check_distinct([out, manifest_path(out)], [schema])
     shared.check_table(out, options.force)
     described = Schema.load(schema)

@@ -142,7 +142,7 @@ def check(
     """Check a schema, and whether a table fits it.
 
     For a proposed schema it lists what is still to be reviewed. The schema of a set of tables is
-    checked without them.
+    checked without the tables.
     """
     from adaptive_qs.table.files import is_table_file
     from adaptive_qs.table.tables import TableSet

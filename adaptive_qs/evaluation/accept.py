@@ -3,8 +3,6 @@
 Israel's birth registry was released so (Hod and Canetti 2024, arXiv 2405.00267).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial

@@ -1,12 +1,10 @@
 """Associations and correlations of columns in both tables, and which are lost or new."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -131,7 +129,7 @@ class Chance:
         deviation = np.sqrt(self._variance + strength) / least
         return np.where(defined, deviation, np.inf)
 
-    def present(self, v: Matrix, other: Chance) -> Mask:
+    def present(self, v: Matrix, other: Self) -> Mask:
         """Return the pairs whose association another table could not lose unseen.
 
         Their Cohen's w = V √k, the distance from independence whatever the number of values (Cohen

@@ -307,9 +307,10 @@ MOST_STEPS = 4
 
 
 def overall_finding(
-    parts: Sequence[tuple[str, Finding]], alarms: Sequence[Finding] = (),
+    parts: Sequence[tuple[str, Finding]],
+    alarms: Sequence[Finding] = (),
     truth: str = "the true table",
-) -> Finding:  # fmt: skip
+) -> Finding:
     """Return the headline, which is at most as good as the worst finding.
 
     Each finding has the name of its subject. The first alarm decides the verdict, whatever the

@@ -1,12 +1,10 @@
 """Single columns: shares of their codes, and values in their units."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -183,7 +181,7 @@ class Summary:
     frequent: float
 
     @classmethod
-    def from_sorted(cls, ascending: Numbers, frequent: Numbers) -> Summary:
+    def from_sorted(cls, ascending: Numbers, frequent: Numbers) -> Self:
         """Summarise values in ascending order."""
         quantiles = tuple(_quantile(ascending, part) for part in QUANTILES)
         known = float(np.isin(ascending, frequent).mean())

@@ -1,7 +1,5 @@
 """What rows disclose to somebody who knows some columns: unique rows, and guesses of the others."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Compare a synthetic table with the true one; show findings as text, as JSON and as a page."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -302,9 +300,14 @@ def _plain(value: Any) -> Any:
 
 @with_options(EvaluateOptions)
 def evaluate(
-    true: Any, synthetic: Any, schema: Any = None, workload: ComparedSource = None, *,
-    options: EvaluateOptions, progress: PhaseProgress | None = None,
-) -> Evaluation:  # fmt: skip
+    true: Any,
+    synthetic: Any,
+    schema: Any = None,
+    workload: ComparedSource = None,
+    *,
+    options: EvaluateOptions,
+    progress: PhaseProgress | None = None,
+) -> Evaluation:
     """Compare a synthetic table with the true one; the result is for the owner only.
 
     Args:
@@ -439,9 +442,14 @@ def evaluation_page(evaluation: Evaluation, names: tuple[str, str], whole: str =
 
 
 def render_page(
-    name: str, intro: str, sentences: Sequence[Finding], findings: Sequence[tuple[str, Finding]],
-    statement: Statement | None, notes: Sequence[str], links: Mapping[str, str],
-) -> str:  # fmt: skip
+    name: str,
+    intro: str,
+    sentences: Sequence[Finding],
+    findings: Sequence[tuple[str, Finding]],
+    statement: Statement | None,
+    notes: Sequence[str],
+    links: Mapping[str, str],
+) -> str:
     """Return the page of titled findings on the table ``name``.
 
     Links are titles of other pages by their names.

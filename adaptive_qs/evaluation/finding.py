@@ -470,8 +470,7 @@ def _equations(pair: TablePair, schema: Schema) -> Iterator[str]:
     """Yield equations of a column and the sum, difference or product of others."""
     measured = [c for c in schema.columns if pair.find_amounts(c, 0) is not None]
     acts = {"+": np.add, "*": np.multiply, "-": np.subtract}
-    values: dict[str, NDArray[np.float64]] = {}
-    moments: dict[str, NDArray[np.float64]] = {}
+    values, moments = dict[str, NDArray[np.float64]](), dict[str, NDArray[np.float64]]()
     for column in measured[:MOST_NUMBERS]:
         amounts = np.asarray(pair.find_amounts(column, 0))
         if column.kind == "numbers" or column.by_day:
@@ -484,9 +483,10 @@ def _equations(pair: TablePair, schema: Schema) -> Iterator[str]:
         parts = {name: values[name] for name in values if name not in {total, *days}}
         for several in rules.sums_of_three(values[total], parts, near, LEAST_CHANCES):
             yield f"{written(total)} = {' + '.join(map(written, several))}"
+        seconds = {unit: values[total] * UNITS[unit] for unit in UNITS if moments}
         for (start, end), unit in product(permutations(moments, 2), UNITS):
-            after, before = (moments[name] / UNITS[unit] for name in (end, start))
-            if rules.is_equation(values[total], np.subtract, after, before, near, LEAST_CHANCES):
+            sides, off = (moments[end], moments[start]), near * UNITS[unit]
+            if rules.is_equation(seconds[unit], np.subtract, *sides, off, LEAST_CHANCES):
                 difference = f"{written(end)} - {written(start)}"
                 yield f"{written(total)} = ({difference}) / 1 {unit}"
         for first, second in combinations((name for name in values if name != total), 2):

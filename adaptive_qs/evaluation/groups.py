@@ -1,7 +1,5 @@
 """Means and medians of numbers and dates by the groups that other columns make."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -184,7 +182,7 @@ class _Values:
         self.middle = float(cells[0].mean()) if len(cells[0]) else 0.0
         self.cells = [each - self.middle for each in cells]  # dates are large, not their distances
 
-    def by_group(self, table: int, codes: Codes, size: int) -> _Grouped:
+    def by_group(self, table: int, codes: Codes, size: int) -> "_Grouped":
         """Return rows, sums, sums of squares, and the cells group by group."""
         groups, cells = codes[self.rows[table]], self.cells[table]
         order = np.argsort(groups.astype(np.uint16) if size < 2**16 else groups, kind="stable")

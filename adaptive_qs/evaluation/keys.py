@@ -1,7 +1,5 @@
 """Sets of tables: every table compared with the true one, and the keys between them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -209,9 +207,14 @@ class SetEvaluation:
 
 
 def evaluate_set(
-    true: Any, synthetic: Any, schema: Any, *, seed: int = 0, workers: int | None = None,
+    true: Any,
+    synthetic: Any,
+    schema: Any,
+    *,
+    seed: int = 0,
+    workers: int | None = None,
     progress: PhaseProgress | None = None,
-) -> SetEvaluation:  # fmt: skip
+) -> SetEvaluation:
     """Compare a synthetic set of tables with the true one; the result is for the owner only.
 
     Rows of a parent with more children than count are compared as having the maximum, and all of

@@ -1,7 +1,5 @@
 """How far the marginals of a synthetic table are from the true ones, overall and in groups."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -287,8 +287,7 @@ class Target:
 
     def labels(self, table: CodedTable) -> Codes:
         """Return the class of every row, -1 for rows that do not count."""
-        labels: Codes = self.class_of[table.columns[self.attribute]]
-        return labels
+        return self.class_of[table.columns[self.attribute]]
 
 
 def find_target(true: CodedTable, name: str) -> Target:
@@ -343,8 +342,7 @@ def _cut_at_quantiles(counts: Codes) -> Codes:
     before_last, last = np.flatnonzero(counts)[-2:].tolist()
     cuts = {min(int(np.searchsorted(below, share)), last) for share in shares}
     cuts = {before_last if cut == last else cut for cut in cuts}
-    classes: Codes = np.searchsorted(sorted(cuts), np.arange(len(counts)), side="left")
-    return classes
+    return np.searchsorted(sorted(cuts), np.arange(len(counts)), side="left")
 
 
 SMALL_LOSS, LARGE_LOSS = 0.1, 0.3

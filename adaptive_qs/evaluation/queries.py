@@ -1,7 +1,5 @@
 """Error of the queries of a workload, of any family, compared with two others."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -127,13 +125,11 @@ def _same_length(queries: Queries, table: Numbers) -> Numbers:
     """
     if isinstance(queries, Range):
         sums = np.concatenate([np.zeros((1, *table.shape[1:])), np.cumsum(table, axis=0)])
-        ranges: Numbers = math.sqrt(len(sums)) * (sums - sums.mean(axis=0))
-        return ranges
+        return math.sqrt(len(sums)) * (sums - sums.mean(axis=0))
     if isinstance(queries, Circular):
         spectrum = np.sqrt(np.maximum(np.fft.rfft(queries.circulant()).real, 0.0))
         transformed = np.fft.rfft(table, axis=0).T * spectrum
-        arcs: Numbers = np.fft.irfft(transformed.T, queries.size, axis=0)
-        return arcs
+        return np.fft.irfft(transformed.T, queries.size, axis=0)
     if isinstance(queries, FirstCells):
         return _same_length(queries.queries, table[: queries.queries.size])
     return queries.answer(table)

@@ -1,7 +1,5 @@
 """Whole rows: copies of true ones, odd pairs of values, and rows that break rules."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial

@@ -1,7 +1,5 @@
 """Rules between columns, declared or found, and the rows that break them."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """What an error means: how far a fresh sample or independent columns would be from the truth."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -305,8 +303,7 @@ def _apart(cells: NDArray[np.integer], keep: float, part: float) -> Numbers:
 def _thinning(keep: float) -> Numbers:
     """Return P(k of n rows are kept), shape (n, k), for n and k up to ``EXACT``."""
     number, kept = np.ogrid[: EXACT + 1, : EXACT + 1]
-    chances: Numbers = comb(number, kept) * keep**kept * (1 - keep) ** np.abs(number - kept)
-    return chances
+    return comb(number, kept) * keep**kept * (1 - keep) ** np.abs(number - kept)
 
 
 def _deviation(number: NDArray, part: float) -> Numbers:
@@ -318,8 +315,7 @@ def _deviation(number: NDArray, part: float) -> Numbers:
     n = np.asarray(number, dtype=np.float64)
     v = np.minimum(np.floor(n * part) + 1, n)
     ways = gammaln(n + 1) - gammaln(v + 1) - gammaln(n - v + 1)
-    mean: Numbers = 2 * v * np.exp(ways + v * math.log(part) + (n - v + 1) * math.log1p(-part))
-    return mean
+    return 2 * v * np.exp(ways + v * math.log(part) + (n - v + 1) * math.log1p(-part))
 
 
 def sparse_share(counts: NDArray[np.integer]) -> float:

@@ -1,7 +1,5 @@
 """The tables that are compared, side by side, in memory linear in their rows."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Iterator, Sequence

@@ -8,8 +8,6 @@ its messages and all tables that it shares with values drawn before. The density
 is known, so it is accepted with the ratio of model to proposal (Metropolis-Hastings).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple

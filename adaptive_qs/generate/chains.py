@@ -20,6 +20,7 @@ from adaptive_qs.generate.structure import (
     carried_zeros,
     find_carried,
     find_components,
+    match_parts,
 )
 from adaptive_qs.generate.targets import Target
 from adaptive_qs.generate.tree import (
@@ -275,6 +276,8 @@ class WeightUpdater:
                     codes[columns] = count_rows(rows, domain, columns)
                 counts = domain.summed(codes[columns], columns, target.clique)
                 desired, counted = share * (target.counts + damping), counts + share * damping
+                if target.parts:
+                    desired = match_parts(desired, counted, target.parts)
                 if target.clique in self.coarser:
                     variance = (share * target.noise_std) ** 2 + np.maximum(counts, 1.0)
                     if ((desired - counted) ** 2 / variance).mean() < CLEAR_MISFIT:
@@ -409,7 +412,8 @@ def begin_chains(
     apart = [
         z for z in left if len(z.clique) > 1 and not any(select_inside([z], c) for c in carriers)
     ]
-    linked = [*targets, *(independent_target(zero, counts) for zero in apart)]
+    linked = [t for t in targets if not t.parts]
+    linked += (independent_target(zero, counts) for zero in apart)
     tree = dependence_tree(domain, linked, counts, given, carried, shapes)
     held += dict.fromkeys(zero.clique for zero in apart)
     masks = build_masks(left, domain, [*carriers, *(zero.clique for zero in left)])

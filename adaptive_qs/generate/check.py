@@ -5,8 +5,6 @@ the noise of the measurement and the chance of drawing rows both count. All of i
 released values and costs nothing.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -49,8 +47,8 @@ from adaptive_qs.residual import ReferenceModel, is_measured, measured_variance
 
 CHANCE = 1e-3
 """Probability that any cell of a table that follows the measured marginals is reported."""
-CLEAR = 2.0
-"""Standard errors from which a cell has too many rows for an exchange of values."""
+CLEAR = 4.0, 3.0, 2.0, 2.0
+"""Standard errors from which a cell has too many rows for an exchange of values, in each round."""
 COMPARED = 2_000
 """Rows among which the most similar is chosen for an exchange of values."""
 MOST_EXCHANGED = 0.25
@@ -139,14 +137,13 @@ class Check:
         """
         gaps, weights = self.gaps(rows, page), np.ones(len(rows))
         rng = np.random.default_rng((seed, page, 1))
-        for _ in range(4):
+        for clear in CLEAR:
             if not gaps:
                 break
-            exchanged = self._exchanged(rows, gaps, rng)
+            exchanged = self._exchanged(rows, gaps, clear, rng)
             left = self.gaps(exchanged, page)
-            if _sum_errors(left) >= _sum_errors(gaps):
-                break
-            rows, gaps = exchanged, left
+            if _sum_errors(left) < _sum_errors(gaps):
+                rows, gaps = exchanged, left
         found = rows
         fixed = rows[:, sorted(self._fixed)]
         for _ in range(4):
@@ -164,12 +161,14 @@ class Check:
             found, gaps = better, left
         return found, gaps
 
-    def _exchanged(self, rows: Rows, gaps: Iterable[Gap], rng: np.random.Generator) -> Rows:
+    def _exchanged(
+        self, rows: Rows, gaps: Iterable[Gap], clear: float, rng: np.random.Generator
+    ) -> Rows:
         """Return rows with exchanged values, which bring the marginals of the gaps nearer.
 
-        A row of a cell with clearly too many rows exchanges its value with a row of another cell.
-        So single columns stay as they are. Given and selected columns and columns with zeros do not
-        change.
+        A row of a cell with ``clear`` standard errors too many exchanges its value with a row of
+        another cell. So single columns stay as they are. Given and selected columns and columns
+        with zeros do not change.
         """
         rows, kept = rows.copy(), self._fixed.union(*(zero.clique for zero in self._zeros))
         left = MOST_EXCHANGED * len(rows)
@@ -179,7 +178,7 @@ class Check:
                     continue
                 errors, _, drawn, nearest = self._compare(rows, clique)
                 more = np.rint((drawn - nearest) * len(rows) / max(drawn.sum(), 1e-300))
-                over = np.where(errors > CLEAR, np.maximum(more, 0), 0).astype(int)
+                over = np.where(errors > clear, np.maximum(more, 0), 0).astype(int)
                 both = (np.moveaxis(part, axis, -1) for part in (over, np.maximum(-more, 0)))
                 over, under = (part.reshape(-1, part.shape[-1]).astype(int) for part in both)
                 left -= over.sum()
@@ -278,9 +277,14 @@ def _sum_errors(gaps: Iterable[Gap]) -> float:
 
 
 def _exchange(
-    rows: Rows, column: int, own: NDArray[np.int64], inside: NDArray[np.bool_],
-    over: NDArray[np.int64], under: NDArray[np.int64], rng: np.random.Generator,
-) -> None:  # fmt: skip
+    rows: Rows,
+    column: int,
+    own: NDArray[np.int64],
+    inside: NDArray[np.bool_],
+    over: NDArray[np.int64],
+    under: NDArray[np.int64],
+    rng: np.random.Generator,
+) -> None:
     """Exchange values of a column between rows of a group and other rows, in place.
 
     Args:

@@ -13,8 +13,6 @@ A noisy marginal over given columns and others is aimed at as a conditional dist
 scaled to the given rows, whose own marginal is known without noise.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -49,7 +47,7 @@ from adaptive_qs.generate.targets import (
     denoise_model,
     filled_pairs,
     find_misfit,
-    make_target,
+    make_fit_target,
     single_targets,
 )
 from adaptive_qs.generate.zeros import Zeros, allowed_cells, clear_forbidden
@@ -152,7 +150,7 @@ def _fit(
     combined = tuple(dict.fromkeys(map(domain.columns, cliques)))
     singles = [clear_forbidden(target, zeros, domain) for target in single_targets(residuals)]
     denoised, tied = denoise_model(residuals, singles), {i for zero in zeros for i in zero.clique}
-    plain = [make_target(denoised, c, allowed_cells(zeros, domain, c)) for c in cliques]
+    plain = [make_fit_target(denoised, c, allowed_cells(zeros, domain, c)) for c in cliques]
     shaping = [target for target in plain if target.clique not in filled]
     shapes = find_shapes(domain, shaping, singles, given)
     misfit = find_misfit(denoised, residuals.copula, shaping)

@@ -7,11 +7,9 @@ page single values move until the marginals of all pages so far agree with their
 one page leaves is a target of the next.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Protocol
 
@@ -40,13 +38,11 @@ from adaptive_qs.generate.exact import ExactChains, can_fit, fit_exactly
 from adaptive_qs.generate.shape import find_shapes, hold_singles
 from adaptive_qs.generate.structure import CoarseDomain, cliques_of_fit, find_components
 from adaptive_qs.generate.targets import (
-    Target,
     coarser_targets,
-    completed_pairs,
     denoise_model,
     filled_pairs,
     find_misfit,
-    make_target,
+    make_fit_target,
     single_targets,
 )
 from adaptive_qs.generate.zeros import Guard, Zeros, allowed_cells, clear_forbidden, ruled_model
@@ -55,6 +51,8 @@ from adaptive_qs.residual import ReferenceModel
 
 PAGE_CODES = 2**22
 """Number of codes in a page, if the table has enough rows."""
+LEAST_COMPLETED = 160
+"""Fewest measured pairs from which others are completed, since a tenth of them tests the model."""
 LEAST_DRAWN = 64
 """Fewer rows are a random part of this many. The counts nearest to the targets of one row would be
 one of the most frequent cells."""
@@ -167,24 +165,27 @@ def fit_model(
     domain, rng = residuals.domain, np.random.default_rng(seed)
     joint = tuple(dict.fromkeys(c for c in measured if len(c) > 1))
     filled = filled_pairs(residuals, joint)
-    cliques = (*(weighed := cliques_of_fit(domain, joint, workload)), *filled)
+    weighed, refined = cliques_of_fit(domain, joint, workload)
+    cliques = (*weighed, *filled, *refined)
     outer = outermost_cliques(domain, joint)
     combined = tuple(dict.fromkeys(map(domain.columns, cliques)))
     singles = [clear_forbidden(target, zeros, domain) for target in single_targets(residuals)]
     denoised = denoise_model(residuals, singles)
-    every = _make_targets(denoised, [*cliques, *joint], zeros)
+    cells = {c: allowed_cells(zeros, domain, c) for c in (*cliques, *joint)}
+    every = {c: make_fit_target(denoised, c, allowed) for c, allowed in cells.items()}
     misfit = find_misfit(denoised, residuals.copula, [every[c] for c in joint])
     every |= {c: every[c].times(ratio, misfit) for c, ratio in filled.items()}
+    every |= {c: replace(every[c], parts=parts) for c, parts in refined.items()}
     tied = {i for zero in zeros for i in zero.clique}
     shapes = find_shapes(domain, [every[c] for c in weighed], singles)
     apart = {*kept, *tied, *(shaped := domain.columns(tuple(shapes)))}
-    unruled = (c for c in weighed if allowed_cells(zeros, domain, c) is None)
+    unruled = (c for c in weighed if cells[c] is None)
     leveled, coarser = coarser_targets(denoised, unruled, singles)
     coarser = {c: target for c, target in coarser.items() if c not in every}
     every |= coarser
     coarse = CoarseDomain(leveled, [*every], [single.counts for single in singles], apart)
     size = choose_fit_rows(coarse.domain, combined, settings)
-    known = [*map(domain.columns, outer), *filled]
+    known = *map(domain.columns, outer), *filled
     watched = watch_list(domain, [*workload], known, size, settings)
     listed = tuple(dict.fromkeys([*watched, *requested]))
     if can_fit(domain, outer, settings.exact_cells):
@@ -199,24 +200,19 @@ def fit_model(
     singles = [coarse.target(single.scaled(factor)) for single in singles]
     rows, held = np.empty((size, len(domain)), dtype=np.int32), coarse.shapes(shapes)
     chances = (targets, singles, coarse, zeros, rows, seed, settings.fit, rng, workers)
-    chains = begin_chains(*chances, shapes=held)
+    chains, followed = begin_chains(*chances, shapes=held), [*map(coarse.clique, coarser)]
     targets += singles
-    followed = [*map(coarse.clique, coarser)]
     means = fit_weights(chains, targets, listed, settings.fit, workers, progress, followed)
-    completed = completed_pairs(denoised, joint).values()
-    for target in (clear_forbidden(target, zeros, domain) for target in completed):
-        every[target.clique] = coarse.target(target.scaled(factor))
+    if len(pairs := [c for c in joint if len(c) == 2]) >= LEAST_COMPLETED:
+        from adaptive_qs.generate.low_rank import completed_pairs  # few tables need it
+
+        for completed in completed_pairs(denoised, pairs, listed):
+            target = clear_forbidden(completed, zeros, domain)
+            every[target.clique] = coarse.target(target.scaled(factor))
     shrink_to_measured(coarse.domain, means, listed, [*every.values(), *singles])
     hold_singles(means, listed, singles, shaped)
-    codes = [coarse.marginal_of_codes(mean, clique) for mean, clique in zip(means, listed)]
+    codes = map(coarse.marginal_of_codes, means, listed)
     return Fitted(chains, dict(zip(listed, codes)), watched)
-
-
-def _make_targets(
-    model: ReferenceModel, cliques: Iterable[Clique], zeros: Zeros
-) -> dict[Clique, Target]:
-    cells = {c: allowed_cells(zeros, model.domain, c) for c in cliques}
-    return {c: make_target(model, c, allowed) for c, allowed in cells.items()}
 
 
 def choose_fit_rows(domain: Domain, cliques: Sequence[Clique], settings: SynthesisSettings) -> int:

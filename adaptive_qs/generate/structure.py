@@ -11,7 +11,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from adaptive_qs.cliques import Array, Integers, Rows, outermost_cliques
+from adaptive_qs.cliques import Array, Integers, Rows, maximal_cliques, outermost_cliques
 from adaptive_qs.domain import Attribute, Clique, Domain, subsets
 from adaptive_qs.generate.loglinear import MOST_SWEPT, CarriedAttributes
 from adaptive_qs.generate.shape import Shapes
@@ -117,22 +117,27 @@ class _GroupShares:
 
 def cliques_of_fit(
     domain: Domain, measured: Sequence[Clique], workload: Sequence[Clique] | Mapping[Clique, float]
-) -> tuple[Clique, ...]:
-    """Return the cliques that carry weights in the fit of chains, the largest first.
+) -> tuple[tuple[Clique, ...], dict[Clique, tuple[tuple[int, ...], ...]]]:
+    """Return the cliques that carry weights in the fit of chains, and those that only refine them.
 
-    These are the outermost measured ones. One whose pairs are all in parts that the workload weighs
-    more gives way to these: what it adds to them is noisier than they are, and where many overlap,
-    weights that move together overshoot.
+    The first are the outermost measured ones. One whose pairs are all in parts that the workload
+    weighs more gives way to these parts, because it is noisier than they are. It refines them: its
+    weights follow only what these parts leave open. The second result has the axes of its parts.
     """
     weights = workload if isinstance(workload, Mapping) else dict.fromkeys(workload, 1.0)
-    found: list[Clique] = []
+    found, refined = list[Clique](), dict[Clique, tuple[tuple[int, ...], ...]]()
     for clique in measured:
         least = weights.get(domain.columns(clique), 0.0)
         parts = [part for part in subsets(clique) if 1 < len(part) < len(clique)]
         heavy = [part for part in parts if weights.get(domain.columns(part), 0.0) > least]
         held = {pair for part in heavy for pair in combinations(part, 2)}
-        found += heavy if len(held) == math.comb(len(clique), 2) and heavy else [clique]
-    return outermost_cliques(domain, found)
+        if heavy and len(held) == math.comb(len(clique), 2):
+            found += heavy
+            refined[clique] = tuple(tuple(map(clique.index, c)) for c in maximal_cliques(heavy))
+        else:
+            found.append(clique)
+    cliques, outer = outermost_cliques(domain, found), outermost_cliques(domain, measured)
+    return cliques, {c: refined[c] for c in outer if c in refined and c not in cliques}
 
 
 def find_carried(
@@ -302,6 +307,19 @@ def _number_modes(
     starts, ends = np.tile(np.arange(number), len(links)), np.concatenate(links)
     graph = scipy.sparse.coo_array((np.ones(starts.size), (starts, ends)), shape=(number, number))
     return scipy.sparse.csgraph.connected_components(graph, directed=False)[1].astype(np.int64)
+
+
+def match_parts(desired: Array, counted: Array, parts: Sequence[Sequence[int]]) -> Array:
+    """Scale positive counts until their marginals over some axes are nearly those of others.
+
+    They keep their interactions, except those that ``parts``, the axes of each marginal, contain
+    (iterative proportional fitting, Deming and Stephan 1940).
+    """
+    for part in (*parts, *parts):
+        beyond = tuple(axis for axis in range(desired.ndim) if axis not in part)
+        sums = (array.sum(axis=beyond, keepdims=True) for array in (counted, desired))
+        desired = desired * np.divide(*sums)
+    return desired
 
 
 class SharedSteps:

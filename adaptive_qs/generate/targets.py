@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import combinations, pairwise, product
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -70,18 +70,21 @@ class Trend:
 class Target:
     """A marginal to match: non-negative counts that sum to the number of rows, shaped like it.
 
-    ``noise_std`` is the standard deviation of the noise in one cell (rows).
+    ``noise_std`` is the standard deviation of the noise in one cell (rows). Weights follow only
+    what its marginals leave open that have the axes of one of ``parts``.
     """
 
     clique: Clique
     counts: Array
     noise_std: float
     trend: Trend | None = None
+    parts: tuple[tuple[int, ...], ...] = ()
 
     def scaled(self, factor: float) -> Target:
         """Return the target of a table with ``factor`` times as many rows."""
         trend = self.trend and self.trend.scaled(factor)
-        return Target(self.clique, self.counts * factor, self.noise_std * factor, trend)
+        counts, noise_std = self.counts * factor, self.noise_std * factor
+        return replace(self, counts=counts, noise_std=noise_std, trend=trend)
 
     def times(self, ratio: Array, misfit: float) -> Target:
         """Return the target with other shares and as many rows.
@@ -93,20 +96,29 @@ class Target:
         return replace(self, trend=None, counts=counts, noise_std=misfit * float(counts.mean()))
 
 
+def marginal_std(model: ReferenceModel, clique: Clique) -> float:
+    """Return the standard deviation of the noise in a cell of a marginal (rows).
+
+    It is that of the measured residuals; an unmeasured one adds none.
+    """
+    measured = ((tau, model.precision(tau)) for tau in model.domain.below(clique))
+    return math.sqrt(
+        math.fsum(
+            variance_weight(model.domain, tau, clique) / precision
+            for tau, precision in measured
+            if precision > 0
+        )
+    )
+
+
 def make_target(
     model: ReferenceModel, clique: Clique, allowed: NDArray[np.bool_] | None = None
 ) -> Target:
-    """Project a marginal onto the non-negative tables of the model's total.
+    """Project a marginal onto the non-negative tables of the model's total, without a trend.
 
-    The Euclidean projection adds no mass, as clipping at zero would. The noise is that of the
-    measured residuals; an unmeasured one adds none. Only ``allowed`` cells can have counts.
+    The Euclidean projection adds no mass, as clipping at zero would. Only ``allowed`` cells can
+    have counts.
     """
-    measured = ((tau, model.precision(tau)) for tau in model.domain.below(clique))
-    variance = math.fsum(
-        variance_weight(model.domain, tau, clique) / precision
-        for tau, precision in measured
-        if precision > 0
-    )
     counts, total = model.marginal(clique), max(model.total, 1.0)
     if allowed is None:
         counts = project_to_simplex(counts, total)
@@ -114,8 +126,17 @@ def make_target(
         counts = np.array(counts)
         counts[allowed] = project_to_simplex(counts[allowed], total)
         counts[~allowed] = 0.0
-    trend = None if allowed is not None else find_trend(model, clique, counts, math.sqrt(variance))
-    return Target(clique, counts, math.sqrt(variance), trend)
+    return Target(clique, counts, marginal_std(model, clique))
+
+
+def make_fit_target(
+    model: ReferenceModel, clique: Clique, allowed: NDArray[np.bool_] | None
+) -> Target:
+    """Return what :func:`make_target` does, with the trend of a pair if all cells are allowed."""
+    target = make_target(model, clique, allowed)
+    if allowed is not None:
+        return target
+    return replace(target, trend=find_trend(model, clique, target.counts, target.noise_std))
 
 
 def find_trend(model: ReferenceModel, clique: Clique, counts: Array, std: float) -> Trend | None:
@@ -300,7 +321,7 @@ def coarser_targets(
     for pair in pairs:
         coarse = tuple(level[i] for i in domain.columns(pair))
         if coarse != pair and not leveled.is_below(pair, coarse):
-            fine, noise_std = model.marginal(pair), make_target(model, pair).noise_std
+            fine, noise_std = model.marginal(pair), marginal_std(model, pair)
             counts = leveled.summed(fine, pair, coarse)
             noise_std *= math.sqrt(fine.size / counts.size)
             counts = project_to_simplex(counts, max(model.total, 1.0))
@@ -331,118 +352,6 @@ def find_misfit(
             squares += float(off.sum() / counts.mean() ** 2)
             cells += counts.size
     return math.sqrt(max(squares / max(cells, 1.0), 0.0))
-
-
-# Columns with causes in common, such as latent classes, are no tree: where q_i are the shares of
-# each code, joint shares less products are V_i V_jᵀ, with few columns of V for all pairs together.
-# V follows from noisy pairs by alternating least squares with a ridge, a prior of independent
-# entries of variance q/ridge (Salakhutdinov and Mnih 2008). Rank and ridge, and whether pairs have
-# such a form at all, are judged by measured pairs that are held out.
-
-LEAST_HELD = 16
-"""Fewest pairs that are held out."""
-PART_HELD = 10
-"""Measured pairs for each that is held out."""
-MOST_CODES = 4096
-"""Most codes of all columns together."""
-RANKS = 2, 4, 6, 9, 13, 19
-"""Ranks that are tried."""
-RIDGES = 120.0, 60.0, 240.0
-"""Inverse variances of the entries of V/√q that are tried."""
-STEPS = 40
-"""Rounds of alternating least squares."""
-LEAST_EXPLAINED, MOST_MISFIT = 0.85, 2.0
-"""The least part of the dependence in held-out pairs that the model has to find, and their largest
-misfit beyond their noise, in squares of this noise."""
-
-
-def completed_pairs(model: ReferenceModel, several: Iterable[Clique]) -> dict[Clique, Target]:
-    """Complete the measured pairs to targets of all pairs, without noise, by a low-rank model.
-
-    Measured pairs that are held out test the model; if it fails, no pair has a target. Measured
-    pairs shrink towards their prediction (James and Stein 1961).
-
-    Args:
-        model: noisy interactions of pairs, and denoised columns.
-        several: measured cliques.
-    """
-    domain, total = model.domain, max(model.total, 1.0)
-    pairs = sorted(c for c in set(several) if len(c) == 2 and model.precision(c))
-    if domain.groupings or sum(domain.sizes) > MOST_CODES or len(pairs) < PART_HELD * LEAST_HELD:
-        return {}
-    low_rank = _LowRank(model, pairs)
-    held = pairs[::PART_HELD]
-    noise = math.fsum(map(low_rank.noise, held))
-    nothing, tried = low_rank.misfit(np.zeros((sum(domain.sizes), 1)), held), {}
-    for rank in RANKS:
-        tried[rank, RIDGES[0]] = low_rank.misfit(low_rank.solve(rank, RIDGES[0], held), held)
-    rank = min(tried, key=tried.__getitem__)[0]
-    for ridge in RIDGES[1:]:
-        tried[rank, ridge] = low_rank.misfit(low_rank.solve(rank, ridge, held), held)
-    best = min(tried, key=tried.__getitem__)
-    most = min(MOST_MISFIT * noise, (1 - LEAST_EXPLAINED) * (nothing - noise))
-    if tried[best] - noise > most:
-        return {}
-    found, factors = dict[Clique, Target](), low_rank.solve(*best)
-    for a, b in combinations(range(len(domain)), 2):
-        shares = low_rank.predicted(factors, (a, b))
-        if (a, b) in low_rank.known:
-            part = low_rank.noise((a, b)) / max(low_rank.misfit(factors, [(a, b)]), 1e-9)
-            shares += max(1 - part, 0.0) * (low_rank.known[a, b] - shares)
-        counts = total * (np.outer(model.reference[a], model.reference[b]) + shares)
-        found[a, b] = Target((a, b), project_to_simplex(counts, total), 0.0)
-    return found
-
-
-class _LowRank:
-    """A low-rank model of the interactions of pairs; ``known`` has those measured (shares)."""
-
-    def __init__(self, model: ReferenceModel, pairs: Sequence[Clique]) -> None:
-        sizes, total = model.domain.sizes, max(model.total, 1.0)
-        ends = np.cumsum([0, *sizes])
-        self._parts = [slice(a, b) for a, b in pairwise(ends.tolist())]
-        self._owner = np.repeat(np.arange(len(sizes)), sizes)
-        self._shares = np.concatenate(model.reference)
-        self.known: dict[Clique, Array] = {}
-        self._weights: dict[Clique, float] = {}
-        for pair in pairs:
-            values = model.component(pair)
-            assert values is not None
-            self.known[pair] = values / total
-            self._weights[pair] = model.precision(pair) * total**2
-
-    def noise(self, pair: Clique) -> float:
-        """Return the expected sum of squares of a pair's noise, in variances of an entry."""
-        return float(math.prod(x - 1 for x in self.known[pair].shape))
-
-    def predicted(self, factors: Array, pair: Clique) -> Array:
-        """Return the interaction of a pair that the factors predict."""
-        first, second = (factors[self._parts[i]] for i in pair)
-        found: Array = first @ second.T
-        return found
-
-    def misfit(self, factors: Array, pairs: Iterable[Clique]) -> float:
-        """Return the squared distance of pairs from their prediction, in variances of an entry."""
-        off = ((pair, self.known[pair] - self.predicted(factors, pair)) for pair in pairs)
-        return math.fsum(self._weights[pair] * float(np.vdot(x, x)) for pair, x in off)
-
-    def solve(self, rank: int, ridge: float, held: Collection[Clique] = ()) -> Array:
-        """Fit factors, shape (codes, rank), to the measured pairs that are not held out."""
-        weights, size = np.zeros((len(self._parts), len(self._parts))), self._owner.size
-        weighed = np.zeros((size, size))
-        for (a, b), values in self.known.items():
-            if (a, b) not in held:
-                weights[a, b] = weights[b, a] = self._weights[a, b]
-                weighed[self._parts[a], self._parts[b]] = values * self._weights[a, b]
-                weighed[self._parts[b], self._parts[a]] = weighed[self._parts[a], self._parts[b]].T
-        factors = np.random.default_rng(0).standard_normal((size, rank))
-        factors *= np.sqrt(self._shares / ridge)[:, None]
-        for _, (i, part) in product(range(STEPS), enumerate(self._parts)):
-            squares = (factors.T * weights[i, self._owner]) @ factors
-            values, vectors = np.linalg.eigh(squares)
-            damped = np.maximum(values, 0.0) + ridge / self._shares[part, None]
-            factors[part] = (weighed[part] @ factors @ vectors / damped) @ vectors.T
-        return factors
 
 
 def single_targets(model: ReferenceModel, loose_ends: bool = True) -> list[Target]:

@@ -1,7 +1,5 @@
 """The strongest tree of measured pairs: rows drawn from it exactly, and moves of whole branches."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -14,8 +14,6 @@ approximation (MacKay 1992, "Bayesian interpolation", eq. 9; the same for densit
 Gersch 1985).
 """
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

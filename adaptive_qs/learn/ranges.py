@@ -1,13 +1,11 @@
 """Bounds and bins of integer and numeric columns, learnt with noise."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import count
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,7 +57,7 @@ class Magnitudes:
     high: Number
 
     @classmethod
-    def from_column(cls, column: NumberColumn) -> Magnitudes:
+    def from_column(cls, column: NumberColumn) -> Self:
         """Return the grid for values of a column."""
         if column.whole:
             steps: tuple[Number, ...] = tuple(d * 10**e for e in range(18) for d in _DIGITS)
@@ -310,7 +308,7 @@ class Tree:
     largest = 1
 
     @classmethod
-    def best(cls, size: int) -> Tree:
+    def best(cls, size: int) -> Self:
         """Return the tree over these cells whose prefixes have the least mean variance.
 
         A level more than the cells need can pay: it measures all of them together.
@@ -446,7 +444,7 @@ class _Grid:
     fixed: tuple[int, ...]
 
     @classmethod
-    def from_bounds(cls, column: NumberColumn, low: Number, high: Number) -> _Grid:
+    def from_bounds(cls, column: NumberColumn, low: Number, high: Number) -> Self:
         points = declared_points(column, low, high)
         past = high + column.whole
         far = [low] if low - points[0] > past - low else []

@@ -1,7 +1,5 @@
 """The ledger of a data set: a total that is set once, and runs that share it."""
 
-from __future__ import annotations
-
 import json
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -65,9 +63,13 @@ class LedgerBook(Store):
 
     @classmethod
     def create(
-        cls, path: str | Path, limit: Cost, declared: Mapping[str, float],
-        anchor: str | Path | None = None, unit: Unit = ROWS,
-    ) -> Self:  # fmt: skip
+        cls,
+        path: str | Path,
+        limit: Cost,
+        declared: Mapping[str, float],
+        anchor: str | Path | None = None,
+        unit: Unit = ROWS,
+    ) -> Self:
         """Create a ledger with a total that cannot be changed later.
 
         ``declared`` is the total in the parameters of the owner, such as epsilon and delta. The
@@ -151,9 +153,14 @@ class LedgerBook(Store):
             )
 
     def reserve(
-        self, request: Mapping[str, str], inputs: str, cost: Cost, insecure: bool = False,
-        filtered: bool = False, unit: Unit = ROWS,
-    ) -> LedgerRun:  # fmt: skip
+        self,
+        request: Mapping[str, str],
+        inputs: str,
+        cost: Cost,
+        insecure: bool = False,
+        filtered: bool = False,
+        unit: Unit = ROWS,
+    ) -> LedgerRun:
         """Reserve the budget of a new run, which this process locks.
 
         BudgetExceeded is raised, and nothing recorded, if the total does not allow it; LedgerError

@@ -1,7 +1,5 @@
 """The entries of a ledger: one kind for each step of a run, chain_entry by hashes."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re
@@ -260,7 +258,7 @@ class Recovered(_Record):
     digests: dict[str, Digest]
     """SHA-256 of its parts, as for :class:`Published`."""
 
-    def joined(self, other: Recovered) -> Recovered:
+    def joined(self, other: Self) -> Self:
         """Return the release of two of its files: the parts of both, at the larger cost."""
         price = Cost(
             max(self.price.rho_units, other.price.rho_units),

@@ -1,7 +1,5 @@
 """The files next to a ledger: its key, its locks, its mark and anchors."""
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import hmac
@@ -12,7 +10,7 @@ import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from adaptive_qs.errors import LedgerError, reason
 from adaptive_qs.ledger.entries import RESTORE, START, Row
@@ -156,7 +154,7 @@ class Mark(NamedTuple):
     hash: bytes = START
 
     @classmethod
-    def of(cls, row: Row) -> Mark:
+    def of(cls, row: Row) -> Self:
         """Return the mark of an entry."""
         return cls(row.number, row.hash)
 

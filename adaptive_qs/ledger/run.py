@@ -1,7 +1,5 @@
 """The runs of a ledger: the current one, and the states of all runs from the entries."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math
@@ -37,9 +35,14 @@ class LedgerRun(Ledger):
     """
 
     def __init__(
-        self, store: Store, identity: str, reserved: entries.Reserved, lock: RunLock,
-        filtered: bool = False, unit: Unit = ROWS,
-    ) -> None:  # fmt: skip
+        self,
+        store: Store,
+        identity: str,
+        reserved: entries.Reserved,
+        lock: RunLock,
+        filtered: bool = False,
+        unit: Unit = ROWS,
+    ) -> None:
         super().__init__(reserved.price, filtered, unit)
         self.number = reserved.run
         self._store = store
@@ -53,7 +56,6 @@ class LedgerRun(Ledger):
 
     @property
     def place(self) -> LedgerPosition | None:
-        """The position of the releases that were returned."""
         return LedgerPosition(self._identity, self.number, self._position, self._digest.hex())
 
     def release(

@@ -1,7 +1,5 @@
 """The file of a ledger: reading, writing, and the check that it is as it was written."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

@@ -4,8 +4,6 @@ Rounds that bring too little lower the price of the budget. All of it follows fr
 so that it may be fixed before the next choice.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace

@@ -5,12 +5,11 @@ candidate has its own budget, the one at which its error and what it pays are le
 candidate that gains less than it pays is not offered. All of it follows from released values.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -316,7 +315,7 @@ class JointPlan:
         errors: Sequence[float],
         new: Mapping[Clique, float],
         all_spent: bool = True,
-    ) -> JointPlan:
+    ) -> Self:
         """Divide new precisions of residuals (1 / rows²) among marginals, the largest first.
 
         The errors are L1 (rows). A precision is 0 where the residual is not measured.

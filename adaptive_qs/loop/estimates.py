@@ -17,7 +17,7 @@ from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.generate.targets import (
     SMOOTH_CODES,
     effective_codes,
-    make_target,
+    marginal_std,
     positive_shares,
     project_to_simplex,
     single_target,
@@ -169,7 +169,7 @@ class Estimates:
         codes: list[float] = [*self.model.domain.sizes]
         known: dict[tuple[bytes, float, int], float] = {}  # of columns that are equal
         for i in self.smooth_columns:
-            std = make_target(self.model, (i,)).noise_std
+            std = marginal_std(self.model, (i,))
             beyond, noisy = self.model.domain.attributes[i].beyond, self.model.marginal((i,))
             same = noisy.tobytes(), std, beyond
             if same not in known:

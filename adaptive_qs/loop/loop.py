@@ -1,7 +1,5 @@
 """Select, measure, reconstruct, repeat: AIM+GReM (Fuentes et al., Algorithm 4)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """How precisely to measure each residual, given what is known."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from functools import cached_property

@@ -15,8 +15,6 @@ Every conversion raises InputError if ε, ρ or μ is not positive and finite (a
 or if δ is not in [1e-300, 1).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable
 from decimal import Context, Decimal, localcontext

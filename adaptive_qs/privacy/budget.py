@@ -1,7 +1,5 @@
 """The budget of a run: its parameters and limits, and the ledger that charges every release."""
 
-from __future__ import annotations
-
 import math
 import os
 import warnings
@@ -187,7 +185,6 @@ class Part(Ledger):
 
     @property
     def left(self) -> Cost:
-        """The budget that is left, of the part and of the whole."""
         own, whole = super().left, self._whole.left
         return Cost(min(own.rho_units, whole.rho_units), min(own.delta_units, whole.delta_units))
 
@@ -297,9 +294,13 @@ def check_public_rows(rows: Any, name: str = "public_rows") -> int | None:
 
 
 def list_budget_warnings(
-    epsilon: float, delta: float, count_std: float | None, rows: int | None,
-    counted: str = "a count", unit: Unit = ROWS,
-) -> tuple[BudgetWarning, ...]:  # fmt: skip
+    epsilon: float,
+    delta: float,
+    count_std: float | None,
+    rows: int | None,
+    counted: str = "a count",
+    unit: Unit = ROWS,
+) -> tuple[BudgetWarning, ...]:
     """Return warnings about a budget, from public numbers only.
 
     ``count_std`` is the standard deviation (rows) of the count that ``counted`` names.

@@ -86,7 +86,7 @@ class Identity:
 
 
 @dataclass(frozen=True)
-class Centering:
+class Centering(IntegerMap):
     """The integer map that multiplies cells by n and subtracts the mean of their group of m cells.
 
     n is the largest m, and n times a mean is the sum of the group times n/m, rounded. The estimate
@@ -98,7 +98,6 @@ class Centering:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The number of cells, as a shape of one axis."""
         return (self.groups.of.size,)
 
     @property
@@ -333,7 +332,7 @@ class Counter(Protocol):
         """Count in one pass the marginals that will be needed and can be kept."""
 
 
-class LevelCounter:
+class LevelCounter(Counter):
     """Exact marginals at levels of the attributes, summed over groups of codes."""
 
     def __init__(self, counter: Counter, domain: Domain, most_cells: int = KEPT_CELLS) -> None:
@@ -344,7 +343,6 @@ class LevelCounter:
         self._lock = Lock()
 
     def count(self, clique: Clique) -> Integers:
-        """Return the exact marginal over a clique (rows), one axis per attribute."""
         return self.count_all([clique])[0] if clique else self._counter.count(())
 
     def count_all(self, cliques: Sequence[Clique]) -> list[Integers]:
@@ -361,7 +359,6 @@ class LevelCounter:
         return [found[clique] for clique in cliques]
 
     def occupied(self, cliques: Sequence[Clique]) -> list[Occupied]:
-        """Return the occupied cells of the marginals over some cliques; they are not kept."""
         columns = [self.domain.columns(clique) for clique in cliques]
         return [
             found if clique == codes else self._grouped(found, clique, codes)
@@ -383,7 +380,6 @@ class LevelCounter:
         return held, sums
 
     def prepare(self, cliques: Iterable[Clique]) -> None:
-        """Count in one pass the marginals that will be needed and can be kept."""
         self._counter.prepare(self.domain.columns(c) for c in cliques if c not in self._kept)
 
     def _keep(self, clique: Clique, counts: Integers) -> None:

@@ -1,7 +1,5 @@
 """The only way for private counts to leave: each draw of noise is charged first."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager

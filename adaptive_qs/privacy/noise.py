@@ -1,7 +1,5 @@
 """Exact discrete Gaussian noise, and the sources of its random bits."""
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Callable
@@ -234,10 +232,19 @@ def check_variance(variance: Fraction | int) -> Fraction:
 
 @njit(cache=True, nogil=True)
 def _run_trials(
-    words: Words, position: int, scale: np.uint64, last_offset: np.uint64, centre: float,
-    half_precision: float, slack: float, thresholds: Words, floors: NDArray[np.float64],
-    widths: NDArray[np.float64], out: NDArray[np.int64], filled: int,
-) -> tuple[int, int, bool]:  # fmt: skip
+    words: Words,
+    position: int,
+    scale: np.uint64,
+    last_offset: np.uint64,
+    centre: float,
+    half_precision: float,
+    slack: float,
+    thresholds: Words,
+    floors: NDArray[np.float64],
+    widths: NDArray[np.float64],
+    out: NDArray[np.int64],
+    filled: int,
+) -> tuple[int, int, bool]:
     """Run trials until the words or the output end, or a trial is undecided (not consumed).
 
     Return the next word, the number of outputs, and whether every trial was decided.

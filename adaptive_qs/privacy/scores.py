@@ -8,8 +8,6 @@ Estimates are rounded to a power-of-two grid and summed in integers, which makes
 Proof: docs/proofs.md, section 1.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Private choices: the exponential mechanism and partition selection."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """The contents of a release and its files: the bundle, and the sidecar of a table or answers."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections import Counter

@@ -252,9 +252,13 @@ class Drawing:
         return pa.concat_tables(parts).take(pa.array(np.argsort(np.concatenate(order))))
 
     def _values_in_box(
-        self, rows: Rows, rng: np.random.Generator, written: Rows, drawers: Mapping[str, Drawer],
+        self,
+        rows: Rows,
+        rng: np.random.Generator,
+        written: Rows,
+        drawers: Mapping[str, Drawer],
         places: Mapping[str, Array],
-    ) -> pa.Table:  # fmt: skip
+    ) -> pa.Table:
         codes = CodedTable.from_parts(self.schema.domain(), [rows], len(rows))
         ruleset = self.schema.ruleset
         if ruleset is None and not (self.where and self.schema.parts):

@@ -1,7 +1,5 @@
 """Facts about a release: what it reveals, on what basis, and what the promise assumes."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Sequence
 from typing import Annotated, Literal, Self, get_args
 

@@ -1,7 +1,5 @@
 """The pages for people inside a release bundle, made only from what the bundle holds."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Sequence

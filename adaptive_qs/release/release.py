@@ -112,9 +112,16 @@ class Release(Bundle):
 
     @classmethod
     def of_run(
-        cls, result: LoopResult, schema: Schema, workload: Workload, mechanisms: Mechanisms,
-        settings: Mapping[str, Any], loss: PrivacyLoss, watched_cells: int, most_rows: int,
-    ) -> Self:  # fmt: skip
+        cls,
+        result: LoopResult,
+        schema: Schema,
+        workload: Workload,
+        mechanisms: Mechanisms,
+        settings: Mapping[str, Any],
+        loss: PrivacyLoss,
+        watched_cells: int,
+        most_rows: int,
+    ) -> Self:
         """Return the release of a finished loop; ``loss`` is the budget of the run.
 
         Other arguments are as in :class:`Manifest`; the ledger of the mechanisms has the charges.
@@ -201,9 +208,13 @@ class Release(Bundle):
         return self.draw(*args, **options).coded()
 
     def draw(
-        self, num_rows: int | None = None, seed: int | None = None, workers: int = 1,
-        progress: PhaseProgress | None = None, where: str | None = None,
-    ) -> Drawing:  # fmt: skip
+        self,
+        num_rows: int | None = None,
+        seed: int | None = None,
+        workers: int = 1,
+        progress: PhaseProgress | None = None,
+        where: str | None = None,
+    ) -> Drawing:
         """Return a synthetic table that is drawn page by page: memory holds a few pages.
 
         With a condition, it has the rows of the model that meet it: they are not searched for among
@@ -226,9 +237,14 @@ class Release(Bundle):
         return self._draw_selected(num_rows, seed, workers, progress, where, drawers)
 
     def _draw_selected(
-        self, num_rows: int | None, seed: int, workers: int, progress: PhaseProgress | None,
-        where: str, drawers: Mapping[str, Drawer],
-    ) -> Drawing:  # fmt: skip
+        self,
+        num_rows: int | None,
+        seed: int,
+        workers: int,
+        progress: PhaseProgress | None,
+        where: str,
+        drawers: Mapping[str, Drawer],
+    ) -> Drawing:
         """Return a table of the rows that meet a condition."""
         from adaptive_qs.generate.linked import NoRowsError, select_boxes  # few tables need it
 
@@ -300,9 +316,14 @@ class Release(Bundle):
         )
 
     def _fitted(
-        self, num_rows: int, seed: int, workers: int, progress: PhaseProgress | None,
-        requested: Sequence[Clique] = (), kept: Iterable[int] = (),
-    ) -> Fitted:  # fmt: skip
+        self,
+        num_rows: int,
+        seed: int,
+        workers: int,
+        progress: PhaseProgress | None,
+        requested: Sequence[Clique] = (),
+        kept: Iterable[int] = (),
+    ) -> Fitted:
         return fit_model(
             self.model(), self._measured_cliques, self.workload.weights, num_rows, seed,
             self._synthesis, plan_workers(workers), progress and partial(progress, "fit"),
@@ -315,9 +336,13 @@ class Release(Bundle):
         return Check(model, self._measured_cliques, self.zeros, selected, given, settings)
 
     def linked(
-        self, given: Rows, seed: int, workers: int = 1, progress: PhaseProgress | None = None,
+        self,
+        given: Rows,
+        seed: int,
+        workers: int = 1,
+        progress: PhaseProgress | None = None,
         population: Rows | None = None,
-    ) -> Iterator[Rows]:  # fmt: skip
+    ) -> Iterator[Rows]:
         """Yield rows that have the given codes in the first columns, in this order, part by part.
 
         If some rows were chosen by these codes, ``population`` has the codes of all rows.

@@ -1,7 +1,5 @@
 """The statement of a release: what is promised, what was spent, and what the promise assumes."""
 
-from __future__ import annotations
-
 import math
 import platform
 import zlib
@@ -215,9 +213,13 @@ class Statement(BaseModel):
 
 
 def derive_fields(
-    events: Sequence[Event], schema: Schema, derived: Iterable[str], stamp: Stamp, unit: Unit,
+    events: Sequence[Event],
+    schema: Schema,
+    derived: Iterable[str],
+    stamp: Stamp,
+    unit: Unit,
     loss: PrivacyLoss,
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     """Return the fields of a statement that follow from the budget, the charges and the schema."""
     cost = Cost.of(events)
     return {

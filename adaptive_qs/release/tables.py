@@ -1,7 +1,5 @@
 """The release of a set of tables: what one run let out of all, and any number of samples."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -190,9 +188,13 @@ class ReleaseSet:
         return {each.name: pa.concat_tables(each.pages) for each in drawn}
 
     def draw(
-        self, num_rows: int | None = None, seed: int | None = None, workers: int = 1,
-        progress: PhaseProgress | None = None, where: str | None = None,
-    ) -> Iterator[DrawnTable]:  # fmt: skip
+        self,
+        num_rows: int | None = None,
+        seed: int | None = None,
+        workers: int = 1,
+        progress: PhaseProgress | None = None,
+        where: str | None = None,
+    ) -> Iterator[DrawnTable]:
         """Yield synthetic tables, root first; draw all pages of one before taking the next.
 
         The root is drawn from its own model, each row with its numbers of children. As many rows of
@@ -368,9 +370,12 @@ class _Family:
         )  # fmt: skip
 
     def _pages(
-        self, table: MeasuredTable, drawing: Drawing | None, parents: NDArray[np.int64] | None,
+        self,
+        table: MeasuredTable,
+        drawing: Drawing | None,
+        parents: NDArray[np.int64] | None,
         names: Sequence[str],
-    ) -> Iterator[pa.Table]:  # fmt: skip
+    ) -> Iterator[pa.Table]:
         """Yield the pages of a table with keys in the place of its numbers of children."""
         schema, codes, start = self.release.schema, list[Rows](), 0
         stamp = {STAMP_KEY: self.release.manifest.stamp}

@@ -1,7 +1,5 @@
 """What a run may use and is to measure: its budget, its memory, and the plan for each table."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -74,10 +72,14 @@ class PrivacyTarget:
 
     @classmethod
     def of(
-        cls, epsilon: float | None = None, delta: float | None = None, rho: float | None = None,
-        discovery_share: Fraction | None = None, column_share: float = 0.0,
+        cls,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        rho: float | None = None,
+        discovery_share: Fraction | None = None,
+        column_share: float = 0.0,
         learning_share: float = 0.0,
-    ) -> Self:  # fmt: skip
+    ) -> Self:
         """Return the budget of tables, given either as (epsilon, delta) or as rho.
 
         It is that of exact Gaussian DP, or of zCDP where it exceeds ``MAX_FILTERED``, what
@@ -104,16 +106,20 @@ class PrivacyTarget:
             target = cls._of(epsilon, delta, rho, share, gaussian=False)
         if not MIN_RHO <= target.rho <= MAX_RHO:
             raise InputError(
-                f"the budget is rho {target.rho:.3g} (zCDP). Use one from {MIN_RHO:g}, below "
-                f"which there is nothing but noise, to {MAX_RHO:g}, above which there is none."
+                f"The budget is rho {target.rho:.3g} (zCDP). Use a rho from {MIN_RHO:g} (below it, "
+                f"everything is noise) to {MAX_RHO:g} (above it, nothing is)."
             )
         return target._with_epsilon(epsilon)
 
     @classmethod
     def of_answers(
-        cls, epsilon: float | None = None, delta: float | None = None, rho: float | None = None,
-        cost: float | None = None, discovery_share: Fraction | None = None,
-    ) -> Self:  # fmt: skip
+        cls,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        rho: float | None = None,
+        cost: float | None = None,
+        discovery_share: Fraction | None = None,
+    ) -> Self:
         """Return the budget of answers, given as (epsilon, delta), as rho, or as the privacy cost.
 
         Args:
@@ -139,20 +145,24 @@ class PrivacyTarget:
         if not MIN_COST <= target.cost <= MAX_COST:
             (name,) = named
             means = "" if name == "cost" else f", which is a privacy cost of {target.cost:.3g}"
-            do, limit, side, leaves = "lower", MAX_COST, "above", "no noise"
+            do, limit, side, leaves = "Lower", MAX_COST, "above", "no noise"
             if target.cost < MIN_COST:
-                do, limit, side, leaves = "raise", MIN_COST, "below", "nothing but noise"
+                do, limit, side, leaves = "Raise", MIN_COST, "below", "only noise"
             raise InputError(
-                f"{name} is {float(given[name] or 0):.6g}{means}: {do} it, "
-                f"as a cost {side} {limit:g} leaves {leaves}"
+                f"{name} is {float(given[name] or 0):.6g}{means}. {do} it: "
+                f"a cost {side} {limit:g} leaves {leaves}."
             )
         return target._with_epsilon(epsilon)
 
     @classmethod
     def _of(
-        cls, epsilon: float | None, delta: float | None, rho: float | None,
-        discovery_share: Fraction, gaussian: bool,
-    ) -> Self:  # fmt: skip
+        cls,
+        epsilon: float | None,
+        delta: float | None,
+        rho: float | None,
+        discovery_share: Fraction,
+        gaussian: bool,
+    ) -> Self:
         """One of epsilon and rho as ρ, in whatever range; ε is still to be found."""
         target = cls(0.0, 0.0, budgets.choose_delta(delta), discovery_share, gaussian)
         left = target._converting
@@ -219,9 +229,8 @@ class PrivacyTarget:
         target = replace(self, unit=unit)
         if unit.group > 1 and (left := float(unit.for_rows(self.budget).rho)) < MIN_COST / 2:
             raise InputError(
-                f"the budget is rho {self.rho:.3g} for {unit.name}: that is {left:.3g} for a row, "
-                "which leaves nothing but noise: raise the budget, or let fewer rows of a person "
-                "count"
+                f"The budget of rho {self.rho:.3g} for {unit.name} is {left:.3g} for a row, which "
+                "leaves only noise. Raise the budget, or let fewer rows of a person count."
             )
         return target
 
@@ -292,9 +301,13 @@ class Limits:
 
     @classmethod
     def of(
-        cls, domain: Domain, max_memory: int | str | None, workers: int, value_bytes: int,
+        cls,
+        domain: Domain,
+        max_memory: int | str | None,
+        workers: int,
+        value_bytes: int,
         countable_rows: int = MAX_ROWS,
-    ) -> Self:  # fmt: skip
+    ) -> Self:
         """Divide the memory between rows, of ``value_bytes`` for each attribute, and the rest.
 
         InputError is raised if the memory is not positive.

@@ -1,9 +1,8 @@
 """What a run of the loop takes: memory, candidates that are looked at, and a scoring pass."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
+from typing import Self
 
 from adaptive_qs.cliques import MOST_FORMED
 from adaptive_qs.domain import Clique, Domain
@@ -84,7 +83,7 @@ class _Candidates:
     seen_cells: int
 
     @classmethod
-    def of(cls, workload: Workload) -> _Candidates:
+    def of(cls, workload: Workload) -> Self:
         domain, cliques = workload.domain, measurable_cliques(workload)
         sizes = [domain.size(clique) for clique in cliques]
         most = max(sizes, default=1)
@@ -124,9 +123,7 @@ class ScoringForecast:
     rows: int | None
 
     @classmethod
-    def of(
-        cls, workload: Workload, rows: int | None, kept_cells: int = MOST_KEPT_CELLS
-    ) -> ScoringForecast:
+    def of(cls, workload: Workload, rows: int | None, kept_cells: int = MOST_KEPT_CELLS) -> Self:
         """Return the forecast for the candidates of a workload if some counts are kept."""
         found = _Candidates.of(workload)
         seconds = found.number * (CANDIDATE_SECONDS + (rows or 0) * ROW_SECONDS)

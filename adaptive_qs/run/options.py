@@ -1,7 +1,5 @@
 """Options of runs as dataclasses, from which command line, signatures and pages are derived."""
 
-from __future__ import annotations
-
 import inspect
 import os
 import re
@@ -345,8 +343,8 @@ class SelectionOptions(MachineOptions):
     """Which marginals a run of tables can measure."""
 
     target: Annotated[str | None, Option(
-        "Column that models will predict. Each set of columns in the workload is also added with "
-        "this column.", "COLUMN")] = None  # fmt: skip
+        "Column that models will predict. Adds each set of columns of the workload again, extended "
+        "by this column.", "COLUMN")] = None  # fmt: skip
     max_candidates: Annotated[int | None, Option(
         "Maximum number of multi-column marginals to choose from. Others are dropped by a rule "
         "that does not depend on the data.", "N", MACHINE, "250,000", check=positive_integer
@@ -405,7 +403,7 @@ class EvaluateOptions(MachineOptions):
         "Criteria with limits that were fixed beforehand. If one is not met, the exit code is 5.",
         "FILE", read=Path, python="Their content is accepted, too.")] = None  # fmt: skip
     disclose: Annotated[str, Option(
-        "Columns that somebody may know, such as 'age, sex, district': what they disclose.",
+        "Show what these columns disclose if somebody knows them, such as 'age, sex, district'.",
         "COLUMNS")] = ""  # fmt: skip
     target: Annotated[str | None, Option(
         "Train models that predict this column on either table, and test them on true rows.",

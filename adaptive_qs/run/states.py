@@ -225,7 +225,7 @@ class ReadRun(Generic[W]):
         check_process(self._process)
         if not self._opening.acquire(blocking=False):
             raise InputError(
-                "the budget was opened before, and copies of a run share it: begin another run"
+                "The budget is already open, and copies of a run share it. Begin another run."
             )
         checked, options = self.checked, self.checked.options
         target, book = checked.root.target, checked.book

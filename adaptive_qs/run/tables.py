@@ -1,7 +1,5 @@
 """Synthetic tables as the work of a run: what the adaptive loop measures."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -180,10 +178,10 @@ def _plan_members(schema: TableSet, options: SynthesizeOptions) -> dict[str, Mem
     """Plan what is measured of the tables of a set."""
     if options.rows_per_person is not None:
         raise InputError(
-            'rows-per-person was given for a set of tables, whose keys have "most": remove it'
+            'rows-per-person is for one table, and the keys of a set have "most". Remove it.'
         )
     if options.target is not None:
-        raise InputError("target was given for a set of tables: remove it")
+        raise InputError("target is for one table, and this is a set of tables. Remove it.")
     tables = schema.measured()
     workloads = workload_file.split_workload(
         options.workload,
@@ -203,8 +201,8 @@ def _plan_members(schema: TableSet, options: SynthesizeOptions) -> dict[str, Mem
         left = float(table.share) * float(unit.for_rows(member.target.budget).rho)
         if left < MIN_COST / 2:
             raise InputError(
-                f"the budget leaves rho {left:.3g} for a row of {table.name}, which is nothing but "
-                "noise: raise it, or leave tables out"
+                f"The budget leaves rho {left:.3g} for a row of {table.name}, which is only noise. "
+                "Raise the budget, or use fewer tables."
             )
         members[table.name] = member
     return members

@@ -1,7 +1,5 @@
 """Planning: the measurements that answer a workload with the least error."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from adaptive_qs.arguments import Registry

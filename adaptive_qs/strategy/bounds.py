@@ -1,7 +1,5 @@
 """What no strategy can beat, and the best strategies of fixed families, which can meet it."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -306,7 +304,6 @@ class FourierFactor(Factor):
 
     @property
     def spans_residual(self) -> bool:
-        """Whether the factor determines every mean-free vector, from its singular values."""
         values = np.sqrt(self.weights)
         measured = values > values.max() * values.size * np.finfo(float).eps
         return int(measured.sum()) >= values.size - 1

@@ -1,7 +1,5 @@
 """Mechanisms by name, and the choice among them."""
 
-from __future__ import annotations
-
 import math
 from contextlib import suppress
 from dataclasses import dataclass, replace

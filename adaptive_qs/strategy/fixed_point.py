@@ -1,7 +1,5 @@
 """Optimal strategies of a Gram matrix or of few queries, each with a bound that proves it."""
 
-from __future__ import annotations
-
 import math
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence

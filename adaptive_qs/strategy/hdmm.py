@@ -1,11 +1,10 @@
 """HDMM: the best product strategy for a workload of product queries (McKenna et al.)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,7 +45,7 @@ class ProductWorkload:
     def __len__(self) -> int:
         return len(self.kinds)
 
-    def subset(self, sets: Sequence[int]) -> ProductWorkload:
+    def subset(self, sets: Sequence[int]) -> Self:
         """Return these sets only, in the order given."""
         chosen = np.asarray(sets, dtype=np.intp)
         counts = tuple(self.num_queries[j] for j in chosen)
@@ -63,7 +62,7 @@ class ProductWorkload:
             raise WorkloadError("every query of the workload is zero: ask for something")
         return np.flatnonzero(~void)
 
-    def only_nonzero(self) -> ProductWorkload:
+    def only_nonzero(self) -> Self:
         """Return the sets whose queries are not all zero; raise as :attr:`nonzero` does."""
         return self if len(self.nonzero) == len(self) else self.subset(self.nonzero.tolist())
 

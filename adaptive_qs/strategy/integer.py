@@ -1,12 +1,11 @@
 """Integer strategies, whose measurements are exact, and the strategies of single columns."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -197,7 +196,6 @@ class GridFactor(Factor):
 
     @cached_property
     def squared_norm(self) -> int:
-        """‖M‖², the largest squared column norm, exactly."""
         rows = self.integers
         if 2 * int(abs(rows).max()).bit_length() + len(rows).bit_length() > 62:
             rows = rows.astype(object)
@@ -250,7 +248,6 @@ class GridFactor(Factor):
 
     @property
     def measured_entries(self) -> int:
-        """Entries of M, or of its inverse."""
         cells = math.prod(self.shape)
         return max(len(self.integers), cells if self.is_full else 0) * cells
 
@@ -352,7 +349,7 @@ class ColumnStrategy:
             raise ValueError("the strategy does not determine the residual of its column")
 
     @classmethod
-    def of_integers(cls, rows: Integers) -> ColumnStrategy:
+    def of_integers(cls, rows: Integers) -> Self:
         """Build the strategy with this M; errors are as for the class."""
         return cls(GridFactor(rows, (True,), rows.shape[1:]))
 

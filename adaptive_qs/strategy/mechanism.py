@@ -1,14 +1,12 @@
 """A planned mechanism: what to measure, how answers follow; and mechanisms for whole tables."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial, reduce
 from threading import Lock
-from typing import Protocol
+from typing import Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,7 +66,7 @@ class Mechanism(Protocol):
     def needed(self, part: int, index: int) -> Sequence[int]:
         """Return the measurements that the answers to one attribute set of a part depend on."""
 
-    def on_grid(self, grid_bits: int) -> Mechanism:
+    def on_grid(self, grid_bits: int) -> Self:
         """Return the mechanism with integer strategies of at most ``grid_bits`` bits together.
 
         Raise ResourceExceeded if there are too many cells.
@@ -216,7 +214,7 @@ class TableMechanism:
         """Return the measurement."""
         return [0]
 
-    def on_grid(self, grid_bits: int) -> TableMechanism:
+    def on_grid(self, grid_bits: int) -> Self:
         """Return the mechanism with an integer strategy, whose errors are reported."""
         strategy = on_grid(self.strategy, grid_bits)
         return replace(self, strategy=strategy, _cache=ArrayCache(CACHE_BYTES))

@@ -1,7 +1,5 @@
 """Optimal strategies for one subworkload: products, the choice of a solver, and its limits."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -33,7 +31,7 @@ class Piece:
     subworkload: Subworkload  # over those axes, the scales of its terms adding up to 1
 
     @property
-    def key(self) -> frozenset[tuple[Factors, float]]:
+    def key(self) -> "frozenset[tuple[Factors, float]]":
         """Key of the problem up to rounding and the order of its terms."""
         return _key({t.factors: t.scale for t in self.subworkload.terms})
 

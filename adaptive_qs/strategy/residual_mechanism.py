@@ -16,7 +16,7 @@ from adaptive_qs.strategy import bounds as known_bounds
 from adaptive_qs.strategy import optimal
 from adaptive_qs.strategy.bounds import is_product, solve_fourier, solve_fourier_product
 from adaptive_qs.strategy.integer import on_grid
-from adaptive_qs.strategy.mechanism import ArrayCache, StrategyMeasurement
+from adaptive_qs.strategy.mechanism import ArrayCache, Mechanism, StrategyMeasurement
 from adaptive_qs.strategy.optimal import SolveCache, solve, superadditive_bound
 from adaptive_qs.strategy.solution import (
     Array,
@@ -47,7 +47,7 @@ EXACT_QUERIES = 20_000_000
 
 
 @dataclass(frozen=True, eq=False)
-class ResidualMechanism:
+class ResidualMechanism(Mechanism):
     """Independent measurements of residuals that together answer a workload."""
 
     decomposition: Decomposition  # the residuals, their classes and scales
@@ -58,7 +58,6 @@ class ResidualMechanism:
 
     @property
     def workload(self) -> QueryWorkload:
-        """Workload that is answered."""
         return self.decomposition.workload
 
     @cached_property
@@ -68,7 +67,6 @@ class ResidualMechanism:
 
     @property
     def total_error(self) -> float:
-        """Σ weight · variance over all queries at privacy cost 1 (rows²)."""
         return float((self.errors / self.shares).sum())
 
     @property
@@ -79,27 +77,22 @@ class ResidualMechanism:
 
     @property
     def statuses(self) -> Counter[Status]:
-        """Number of classes by status."""
         return Counter(solution.status for solution in self.solutions)
 
     @property
     def num_measurements(self) -> int:
-        """Number of residuals."""
         return len(self.decomposition.residuals)
 
     def measurement(self, index: int) -> StrategyMeasurement:
-        """Return the measurement of one residual, on the marginal over its attributes."""
         solution = self.solutions[int(self.decomposition.class_of[index])]
         clique = self.decomposition.residuals[index]
         return StrategyMeasurement(clique, solution.strategy, float(self.shares[index]))
 
     def needed(self, part: int, index: int) -> Sequence[int]:
-        """Return the residuals inside an attribute set."""
         inside: list[int] = self.decomposition.inside[part][index].tolist()
         return [residual for residual in inside if residual >= 0]
 
     def on_grid(self, grid_bits: int) -> ResidualMechanism:
-        """Return the mechanism with integer strategies, whose errors are reported."""
         solutions = []
         for subworkload, solution in zip(self.decomposition.subworkloads, self.solutions):
             strategy = on_grid(solution.strategy, grid_bits, of_residual=True)
@@ -119,12 +112,10 @@ class ResidualMechanism:
         return total
 
     def answers(self, part: int, index: int, kept: Mapping[int, Array]) -> Array:
-        """Return answers to all queries of one attribute set from the residuals, shape (m,)."""
         queries = self.workload.parts[part].queries(index)
         return answer_product(queries, self.marginal(part, index, kept)).reshape(-1)
 
     def variances(self, part: int, index: int) -> Array:
-        """Return the variance (rows²) of each of those answers at privacy cost 1, shape (m,)."""
         queries = self.workload.parts[part].queries(index)
         counts = [factor.num_queries for factor in queries]
 
@@ -141,7 +132,6 @@ class ResidualMechanism:
         return self._cache.get(self._signature(part, index), make)
 
     def largest_variance(self) -> tuple[float, bool]:
-        """Return the largest variance of all queries at cost 1, and whether it is exact."""
         top, exact, budget = 0.0, True, EXACT_QUERIES
         for number, part in enumerate(self.workload.parts):
             for index in self._distinct_sets(number):

@@ -234,7 +234,6 @@ class DenseFactor(Factor):
 
     @property
     def measured_entries(self) -> int:
-        """Entries of the rows, or of the known inverse."""
         cells = math.prod(self.shape)
         return max(len(self.matrix), 0 if self.gram_inverse is None else cells) * cells
 

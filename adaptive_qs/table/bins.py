@@ -5,8 +5,6 @@ distinct numbers of a column, finite and ascending, and ``weights`` the rows wit
 (distinct,).
 """
 
-from __future__ import annotations
-
 import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -182,6 +180,8 @@ PEAK = 3
 """A value is a peak if it has this many times the rows of either neighbour."""
 CROWDED = 2
 """Values have bins of their own while no other bin has more than this many times the average."""
+MOST_BINS = 256
+"""Largest number of bins, frequent values and empty bins between them included."""
 HEAPS = 50
 """Number of frequent values that a proposed schema requests."""
 YEARS = (1500, 2100)
@@ -317,6 +317,40 @@ def private_heaps(
     rows = weights[peaks].sum() + (weights[several].sum() if common else 0.0)
     enough = rows >= max(0.1 * weights[several].sum(), 0.02 * weights.sum(), 1.0)
     return {"private_heaps": HEAPS} if enough else {}
+
+
+def with_frequent(
+    values: Floats, weights: Floats, edges: Sequence[float], grid: Grid, least: float = 0.0
+) -> list[float]:
+    """Return the edges with bins of their own for frequent values inside bins.
+
+    Such a value has `PEAK` times the rows of an average other point of its bin, and a quarter of
+    the √rows of a bin; half of them where there are more bins with rows than `bins_for` proposes,
+    which are √rows at most. All have more than the ``least`` number of rows. The most frequent
+    ones go first. All bins are `MOST_BINS` at most.
+    """
+    share, ends = weights.sum() ** 0.5, np.asarray(edges, dtype=np.float64)
+    usual = bins_for(int(weights.sum()))
+    owner = np.clip(np.searchsorted(ends, values, side="right") - 1, 0, len(ends) - 2)
+    others = np.bincount(owner, weights)[owner] - weights
+    points = np.full(len(ends), np.inf)
+    if grid.step:  # of the values that occur: limits are round
+        points = np.diff(np.clip(ends, values[0], values[-1] + grid.step)) / grid.step
+    points = np.rint(points)
+    often = (weights >= max(3.0, share / 4)) & (weights > least) & (points[owner] > 1)
+    often &= weights * (points[owner] - 1) >= PEAK * others
+    heaviest = np.flatnonzero(often)[np.argsort(-weights[often], kind="stable")][:MOST_BINS]
+    starts = values[heaviest]
+    stops = [min(grid.after(value), edges[-1]) for value in starts.tolist()]
+    for count in range(heaviest.size, 0, -1):
+        found = np.unique([*edges, *starts[:count], *stops[:count]])
+        filled = np.diff(np.searchsorted(values, found)) > 0
+        filled[-1] |= values[-1] == found[-1]
+        needed = filled[1:] | filled[:-1]  # an edge between two empty bins is not
+        most = share if weights[heaviest[count - 1]] >= share / 2 else usual
+        if filled.sum() <= most and needed.sum() < MOST_BINS:
+            return found[np.concatenate([[True], needed, [True]])].tolist()
+    return [*edges]
 
 
 def year_starts(values: Floats, weights: Floats) -> list[int] | None:

@@ -139,6 +139,14 @@ def as_numbers(values: pa.Array) -> tuple[NDArray[np.float64], Mask]:
     return numbers, readable & np.isfinite(numbers)
 
 
+def without_dust(numbers: NDArray[np.float64], decimals: int) -> NDArray[np.float64]:
+    """Return numbers as written with these decimals: 0.3 for 0.30000000000000004."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        near = np.rint(numbers * 10.0**decimals) / 10.0**decimals
+        most = np.minimum(1e-9 * np.abs(numbers), 1e-3 * 10.0**-decimals)
+        return np.where(np.abs(near - numbers) <= most, near, numbers)
+
+
 def as_booleans(values: pa.Array) -> tuple[NDArray[np.int64], Mask]:
     """Return cells as 0 and 1."""
     if pa.types.is_boolean(values.type):

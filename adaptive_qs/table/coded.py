@@ -4,8 +4,6 @@ A counter is the only reader of private rows after encoding. Rows are counted in
 in the processor's cache while all marginals of a pass are counted.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -153,8 +151,8 @@ class HeldBlocks:
         return [self._columns[i][first : first + BLOCK_ROWS] for i in requested]
 
 
-class BlockEngine:
-    """A :class:`~adaptive_qs.table.engines.CountingEngine` on blocks of rows."""
+class BlockEngine(CountingEngine):
+    """An engine that counts blocks of rows."""
 
     def __init__(self, domain: Domain, blocks: Blocks, workers: int = 1) -> None:
         self.domain: Domain = domain
@@ -163,11 +161,9 @@ class BlockEngine:
         self._spare: list[NDArray[np.uint32]] = []  # zeros, where cells are listed
 
     def count_rows(self) -> int:
-        """Return the number of rows (private)."""
         return self._blocks.num_rows
 
     def count_all(self, cliques: Sequence[Clique]) -> list[NDArray[np.int64]]:
-        """Return the exact marginals over some cliques (rows), counted in one pass."""
         workers = min(self._workers, len(cliques))  # one clique: the caller has threads for more
         every = range(self._blocks.num_blocks)
         if workers < 2:
@@ -183,7 +179,6 @@ class BlockEngine:
         return [counted_parts[k % workers][k // workers] for k in range(len(cliques))]
 
     def occupied(self, cliques: Sequence[Clique]) -> list[Occupied]:
-        """Return the occupied cells of the marginals over some cliques."""
         listed = map(self.domain.size, cliques)
         room = max((size for size in listed if size <= LISTED_CELLS), default=0)
         places = np.zeros(0, dtype=np.uint32)

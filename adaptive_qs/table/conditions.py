@@ -315,7 +315,6 @@ class Comparison(Condition):
                 yield one.column_name, other.constant * one.unit
 
     def outcome(self, row: Row) -> Outcome:
-        """Return the outcomes: true or false if both sides are known."""
         a, b = self.left.values(row), self.right.values(row)
         known = (a.named & b.named) if self.labels else (a.known & b.known)
         near = self.slack
@@ -422,7 +421,6 @@ class Limits(Condition):
         yield from (self.left, self.right)
 
     def outcome(self, row: Row) -> Outcome:
-        """Return the outcomes: true or false if both values are known."""
         a, b = row[self.left], row[self.right]
         place = np.minimum(np.searchsorted(self.keys, a.low), len(self.keys) - 1)
         known = a.named & b.known & (a.low == a.high) & (self.keys[place] == a.low)

@@ -1,7 +1,5 @@
 """Tables inside other files: which one is read, rows of Python objects, and Excel workbooks."""
 
-from __future__ import annotations
-
 import warnings
 import zipfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -47,13 +45,13 @@ def choose_table(
                 "row of that result."
             )
         if requested not in names:
-            raise DataError(f"{path}: has no {what} {requested!r}: check the name behind ::")
+            raise DataError(f"{path} has no {what} {requested!r}. Check the name behind ::")
         return requested
     if not names:
-        raise DataError(f"{path}: has no {what}: check the file")
+        raise DataError(f"{path} has no {what}. Check the file.")
     if len(names) > 1:
         raise DataError(
-            f"{path}: has {len(names)} {what}s: name one, as {path}::NAME. For a set, propose a "
+            f"{path} has {len(names)} {what}s. Name one, as {path}::NAME. For a set, propose a "
             'schema for each table, and join them by "tables".'
         )
     return names[0]

@@ -1,7 +1,5 @@
 """Data dictionaries: the codes and ranges of columns as their publisher describes them."""
 
-from __future__ import annotations
-
 import csv
 import re
 from collections.abc import Iterable, Mapping
@@ -103,7 +101,7 @@ def read_dictionary(path: Path) -> dict[str, Entry]:
         named = {name.strip().lower(): name for name in source.names}
         if not {"name", "code", "label"} <= {*named}:
             raise InputError(
-                f"{path}: is no data dictionary. Give JSON, or CSV or Excel with columns named "
+                f"{path} is not a data dictionary. Use JSON, or CSV or Excel with columns named "
                 "name, code and label."
             )
         for chunk in source.read([named[key] for key in ("name", "code", "label")]):

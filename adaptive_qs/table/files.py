@@ -1,7 +1,5 @@
 """Files that appear whole or not at all, their formats, and their stamps."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import fcntl

@@ -1,7 +1,5 @@
 """CSV and Parquet files as sources: checked text, whole rows, and pages of bounded size."""
 
-from __future__ import annotations
-
 import codecs
 import csv
 import gzip

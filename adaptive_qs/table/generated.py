@@ -1,6 +1,6 @@
 """Columns that are never measured and come back with new cells: keys, and cells of a list."""
 
-from __future__ import annotations
+from __future__ import annotations  # which leaves PyArrow unimported
 
 import math
 import re

@@ -1,7 +1,5 @@
 """The grammar of rules and conditions: from text to conditions on the columns of a schema."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -127,7 +125,7 @@ def _parsed(kind: str, text: str, columns: Columns) -> Any:
     except VisitError as error:
         raise InputError(f"{kind} {shown(text, 200)}: {error.orig_exc}") from None
     except RecursionError:
-        raise InputError(f"the {kind} has too many parts in each other: make it flat") from None
+        raise InputError(f"the {kind} is nested too deeply. Use fewer parentheses.") from None
 
 
 class _Refused(Exception):

@@ -280,8 +280,8 @@ def _hold(
             f"only below each row of {parent.parent}"
         )
         raise DataError(
-            f"{label}: column {key!r} has a value in several rows, and each row of {name} has its "
-            f"own key: keep one row of each{composite}"
+            f"{label}: column {key!r} has a value in several rows, but each row of {name} has its "
+            f"own key. Keep one row of each{composite}."
         )
     whole = {column: MixedCells.join(parts) for column, parts in columns.items()}
     for each in own.columns:  # the cells are read again with its children, under their name
@@ -305,8 +305,8 @@ def _find_parents(parents: PersonIndex, above: HeldRows, column: str, label: str
     places = parents.among(above.keys)
     if (places < 0).any():
         raise DataError(
-            f"{label}: column {column!r} has values that no row of {above.label} has: add the "
-            "parents of these rows, or take the rows out"
+            f"{label}: column {column!r} has values that no row of {above.label} has. Add the "
+            "parents of these rows, or remove the rows."
         )
     return places
 

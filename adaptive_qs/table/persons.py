@@ -53,9 +53,13 @@ class ContributionBound(Rows):
 
     @classmethod
     def from_source(
-        cls, source: Any, schema: Schema, most: int, most_bytes: int,
+        cls,
+        source: Any,
+        schema: Schema,
+        most: int,
+        most_bytes: int,
         progress: StepProgress | None = None,
-    ) -> Self:  # fmt: skip
+    ) -> Self:
         """Count the rows of each person and select the rows to keep.
 
         The table is read again if some person has more than ``most``. The counts and the selection

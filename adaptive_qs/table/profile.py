@@ -1,7 +1,5 @@
 """Profiles of the cells of a column, for drafts of schemas: as private as the data."""
 
-from __future__ import annotations
-
 import datetime as dt
 import re
 from dataclasses import dataclass, field
@@ -46,6 +44,8 @@ THINGS = (
 MAX_WORDS = 3
 """The largest number of words among numbers or moments that can be missing markers."""
 
+MOST_DECIMALS = 9
+"""The most decimals that a column has; of longer numbers, the rest is rounding of doubles."""
 LEAST_AROUND = 20
 """Least number of distinct numbers from which on a lone 0 probably means a missing value."""
 DAY = 86_400
@@ -55,7 +55,7 @@ NO_DAYS = {
                 (2999, 12, 31), (9999, 1, 1), (9999, 12, 31))
 }  # fmt: skip
 """Days since 1970 that programs write for "never" or "not known"."""
-_MAX_DISTINCT = 100_000
+_MAX_DISTINCT, _LIGHT = 100_000, 0.001
 
 
 @dataclass
@@ -96,6 +96,8 @@ class Profile:
     """Distinct numbers, ascending; beyond about 100,000 neighbours are merged."""
     weights: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
     """Number of rows with each of the points."""
+    persons: bool = False
+    """Whether the values can identify persons, so that none of them is singled out."""
     filled: int = 0
     """Number of rows whose cell is no marker."""
 
@@ -171,7 +173,7 @@ class Profile:
         counts = np.concatenate([self.weights, weights])
         self.weights = np.bincount(places, counts).astype(np.float64)
         while len(self.points) > _MAX_DISTINCT:  # drop every other light point, keep its rows
-            light = np.flatnonzero(self.weights <= self.weights.sum() / 1_000)
+            light = np.flatnonzero(self.weights <= _LIGHT * self.weights.sum())
             low, high = light[: len(light) // 2 * 2].reshape(-1, 2).T
             self.weights[high] += self.weights[low]
             self.points = np.delete(self.points, low)
@@ -187,8 +189,14 @@ class Profile:
                 del self.spans[way]
             else:
                 span.take(seconds)
-                real = ~np.isin(seconds[0] // DAY, [*NO_DAYS])
+                timed = (way or "").startswith(("%H", "%I"))  # times lie on 1900-01-01
+                real = timed | ~np.isin(seconds[0] // DAY, [*NO_DAYS])
                 span.count(seconds[:, real], weights[real])
+
+    @property
+    def merged(self) -> float:
+        """The most rows that points have which stand for several; 0 if none does."""
+        return 2 * _LIGHT * self.filled if self.too_many else 0.0
 
     @property
     def decimals(self) -> int:
@@ -229,6 +237,18 @@ class Profile:
             others = read.keys() - found - self.marked
             self.lengths = {len(read[text].partition(".")[2]) for text in others}
 
+    def set_dust_aside(self) -> None:
+        """Round numbers such as 10.357019999999999 to the decimals that all of them have."""
+        if not self.numeric or self.decimals <= MOST_DECIMALS:
+            return
+        for places in range(MOST_DECIMALS + 1):
+            points = cells.without_dust(self.points, places)
+            if (points == np.round(points, places)).all():
+                self.lengths, self.low, self.high = {places}, float(points[0]), float(points[-1])
+                self.points, owner = np.unique(points, return_inverse=True)
+                self.weights = np.bincount(owner, self.weights).astype(np.float64)
+                return
+
     def _find_odd_number(self) -> set[str]:
         """Return a number that probably means a missing value, as it is written; or none."""
         points = self.points
@@ -253,7 +273,7 @@ class Profile:
         """Return dates that probably mean a missing value, as written, and narrow the spans."""
         texts, found = sorted(self.texts - self.marked - self.words), set[str]()
         for way, span in (self.spans or {}).items():
-            if NO_DAYS.isdisjoint((span.first // DAY, span.last // DAY)):
+            if NO_DAYS.isdisjoint(second // DAY for second in span.limits):
                 continue
             if (moments := read_moments(pa.array(texts), way)) is None:
                 continue
@@ -261,7 +281,7 @@ class Profile:
             if odd.all():
                 continue
             rest.take(moments[:, ~odd])
-            gaps = np.abs(np.subtract.outer(moments[0][odd], [rest.first, rest.last]))
+            gaps = np.abs(np.subtract.outer(moments[0][odd], rest.limits))
             if gaps.min() > 5 * 365 * DAY:
                 span.days, span.ends = rest.days, rest.ends
                 found |= {text for text, is_odd in zip(texts, odd) if is_odd}
@@ -368,6 +388,9 @@ class Profile:
             edges = bins.propose_edges(points, weights, bins.Grid(0, step), most, codes)
             starts = [*(int(edge) for edge in edges[:-1]), int(np.floor(edges[-1])) + 1]
             note = note or self.note_span(points)
+        if not self.persons:
+            found = bins.with_frequent(points, weights, starts, bins.Grid(0, step), self.merged)
+            starts = [int(edge) for edge in found]
         content |= {"min": starts[0], "max": starts[-1] - 1}
         if len(starts) - 1 < starts[-1] - starts[0]:
             content["bin_starts"] = starts[:-1]
@@ -380,12 +403,14 @@ class Profile:
         points, weights, clip, note = self.trimmed()
         low, high = float(points[0]), float(points[-1])
         places, largest = self.decimals, max(abs(low), abs(high))
-        exact = places <= 9 and largest * 10**places < 10**15  # which a double tells apart
+        # A double tells these apart.
+        exact = places <= MOST_DECIMALS and largest * 10**places < 10**15
         grid = bins.Grid(places if exact else None)
         if exact and not self.too_many:  # else some of the numbers are merged with others
             grid = bins.find_grid(points, places)
         most = bins.bins_for(self.filled)
         edges = bins.propose_edges(points, weights, grid, most, 2 * most)
+        edges = tuple(bins.with_frequent(points, weights, edges, grid, self.merged))
         ascending = len(edges) > 1 and all(a < b for a, b in pairwise(edges))
         if not (ascending and -np.inf < edges[0] <= low and high <= edges[-1] < np.inf):
             return None, "numbers too large to bin: write the column by hand"

@@ -1,7 +1,5 @@
 """Drafts of schemas, read off the data for review by the owner, and advice about schemas."""
 
-from __future__ import annotations
-
 import codecs
 import contextlib
 import gzip
@@ -39,6 +37,7 @@ def draft_column(name: str, profile: Profile) -> Draft:
     if profile.unsupported:
         return Draft(None, profile.unsupported)
     profile.set_sentinel_aside()
+    profile.set_dust_aside()
     values = profile.values
     if not values:
         return Draft(None, "empty")
@@ -46,6 +45,7 @@ def draft_column(name: str, profile: Profile) -> Draft:
         return Draft(None, "text with NUL characters: remove them")
     if len(values) == 1 and not profile.markers and profile.rows > 1:
         return Draft(None, CONSTANT)
+    profile.persons = bool(explain_persons(name, profile))
     types = reversed(COLUMN_TYPES.values())
     draft = next(found for column in types if (found := column.draft(name, profile)))
     if draft.content is None:
@@ -145,8 +145,8 @@ def propose(table: Any, dictionary: Mapping[str, Entry] | None = None) -> Schema
         reasons = dict.fromkeys(draft.note for draft in drafts.values())
         raise DataError(
             f"{label}: no column can be measured ({'; '.join(reasons)}). Write the schema by hand. "
-            "If another table names these records, share both as a set, or that one, with them as "
-            "persons."
+            "If another table refers to these rows, share both as a set, or the other table alone, "
+            "with the column that refers to them as person column."
         )
     content = {
         "version": 1,

@@ -1,7 +1,5 @@
 """Tables of any kind as sources: chunks of their columns, each cell as its table has it."""
 
-from __future__ import annotations
-
 import contextlib
 import glob
 import json
@@ -162,7 +160,7 @@ def open_file(
     if kind not in ("CSV", "Parquet"):
         opened = reader.open(path, name)
     elif name is not None:
-        raise DataError(f"{path}: holds no several tables: leave out ::{name}")
+        raise DataError(f"{path} cannot hold several tables. Remove ::{name}.")
     elif path.suffix.lower() in (".xlsx", ".sqlite", ".duckdb"):
         raise DataError(
             f"{path} is not a readable {path.suffix} file. Save it again, or export the table as "
@@ -394,8 +392,8 @@ def with_copies(source: Source, dialect: Dialect | None) -> Source:
     copies = dict(dialect.copies) if dialect else {}
     if taken := sorted({*copies} & {*source.names}):
         raise DataError(
-            f"{source.label}: column {taken[0]!r} is a part of another one in the schema: rename "
-            "one of them"
+            f"{source.label}: column {taken[0]!r} has the name of a part in the schema. Rename one "
+            "of them."
         )
 
     def extended(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -461,6 +459,6 @@ def check_separator(source: Source) -> None:
     found = source.other_delimiter
     if found is not None and len(source.names) == 1:
         raise DataError(
-            f"{source.label}: cells are separated by {SEPARATORS[found]}: "
-            f'say "delimiter": {json.dumps(found)} in the schema'
+            f"{source.label}: cells are separated by {SEPARATORS[found]}. "
+            f'Set "delimiter": {json.dumps(found)} in the schema.'
         )

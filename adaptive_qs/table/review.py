@@ -1,7 +1,5 @@
 """The review of a proposed schema: open questions, and what their answers change."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import re
@@ -96,7 +94,7 @@ def answer(schema: Schema, topic: Topic, text: str) -> Schema:
         if name not in known and name != "-":
             raise InputError(f"{name!r} is none of {join_first(known, 10)}. Type the names again.")
     if len(names) > (1 if topic == "person" or "-" in names else len(set(names))):
-        raise InputError(f"{text!r} has a name too many. Type each once, - alone, or one person.")
+        raise InputError(f"{text!r} has too many names. Type each once, one person, or only -.")
     dropped = {concerned[int(number) - 1] for number in named} if topic == "rule" else set()
     rules = [r for r in content.get("rules", ()) if not (type(r) is dict and r["rule"] in dropped)]
     if "rules" in content:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -23,9 +23,6 @@ from adaptive_qs.table.conditions import DAY, NEAR, Cases, Condition, Mask, Valu
 from adaptive_qs.table.grammar import parse_condition
 from adaptive_qs.table.rules import Computation, Ruleset, components, find_row
 
-if TYPE_CHECKING:
-    from adaptive_qs.table.columns.base import Drawer
-
 # A column that an equation computes gets what follows from the others, which has to lie in its bin.
 # Most rows keep what is drawn for their codes. Where a rule is broken the values are drawn again,
 # which is the distribution inside the bins given the rule. Where the rule leaves so little of a bin
@@ -35,15 +32,20 @@ if TYPE_CHECKING:
 # together, are replaced by codes of another row.
 
 Indices = NDArray[np.intp]
+Drawer = Callable[[NDArray[Any], np.random.Generator], pa.Array]
 
 
 class _Drawn:
     """Values drawn for one column, and for each row the index of its value."""
 
     def __init__(
-        self, column: ColumnBase, codes: NDArray[np.integer], rng: np.random.Generator,
-        drawer: Drawer | None = None, places: NDArray[np.float64] | None = None,
-    ):  # fmt: skip
+        self,
+        column: ColumnBase,
+        codes: NDArray[np.integer],
+        rng: np.random.Generator,
+        drawer: Drawer | None = None,
+        places: NDArray[np.float64] | None = None,
+    ):
         self.column = column
         self._drawer = drawer
         self.codes = codes.astype(np.int64)
@@ -163,8 +165,8 @@ def drawn_under_rules(
 
     ``rng`` draws column by column, with the drawer of the column if there is one, and sorts by the
     ``places`` inside codes and moves them to their ``parts``, then again for rows that break rules.
-    A row gets other codes if no
-    values for its own meet the rules. Raises SchemaError if no row was found that meets the rules.
+    A row gets other codes if no values for its own meet the rules. Raises SchemaError if no row
+    was found that meets the rules.
     """
     drawn = {
         name: _Drawn(column, codes[name], rng, (drawers or {}).get(name), (places or {}).get(name))

@@ -84,8 +84,8 @@ class Rule:
             known = [amount for amount in read if amount is not None and math.isfinite(amount)]
             if not 3 == len(row) == len(known) or known[0] in found or known[1] > known[2]:
                 raise InputError(
-                    f"rule {self.text!r}: {', '.join(row)} in its table is no value of {left!r}, "
-                    f"named once, with the least and the greatest of {right!r}"
+                    f"rule {self.text!r}: its table has {', '.join(row)}. A row needs a value of "
+                    f"{left!r}, named once, and the least and the greatest of {right!r}."
                 )
             found[known[0]] = known[1], known[2]
         keys, ends = np.array(sorted(found)), np.array([found[key] for key in sorted(found)])
@@ -298,13 +298,13 @@ class Ruleset:
         several = set(names)
         if len(several) > MOST_COLUMNS:
             raise InputError(
-                f"rule {text!r} speaks of {len(several)} columns, {MOST_COLUMNS} at most: split it"
+                f"rule {text!r} names {len(several)} columns, more than {MOST_COLUMNS}. Split it."
             )
         cells = math.prod(self.columns[name].size for name in several)
         if cells > MOST_CELLS:
             raise InputError(
-                f"rule {text!r}: its columns have {cells:,} cells together, {MOST_CELLS:,} at "
-                "most: declare wider bins"
+                f"rule {text!r}: its columns have {cells:,} cells together, more than "
+                f"{MOST_CELLS:,}. Declare wider bins."
             )
 
     def never(self) -> dict[str, list[str]]:

@@ -219,7 +219,7 @@ class Schema(Reviewed):
             named = ", ".join(map(repr, self.private_columns))
             raise SchemaError(
                 f"private_bins and private_values of {named} are learnt by a run that pays for "
-                "them: declare bins and values to use the schema without"
+                "them. To use the schema without such a run, declare bins and values."
             )
         return self.widest_domain()
 
@@ -283,7 +283,7 @@ class Schema(Reviewed):
             }
         if describes_set(content):
             raise SchemaError(
-                f"{source} describes a set of tables, and this takes one table. Use a schema "
+                f"{source} describes a set of tables, but one table is needed. Use a schema "
                 'with "columns".'
             )
         try:
@@ -464,7 +464,7 @@ def read_content(path: str | Path, max_memory: int | str | None) -> Any:
         if SET_MEMBER in archive.names:
             return as_object(archive.json(SET_MEMBER)).get("schema")
         return archive.json("schema.json")
-    raise SchemaError(f"{path}: is a zip file, but no release bundle: name a schema")
+    raise SchemaError(f"{path} is a zip file, but not a release. Name a schema.")
 
 
 def describes_set(content: Any) -> bool:

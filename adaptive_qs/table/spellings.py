@@ -1,7 +1,5 @@
 """Spellings of values in text, and the order of labels, for drafts of schemas."""
 
-from __future__ import annotations
-
 import datetime as dt
 import math
 import re
@@ -14,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from adaptive_qs.table.bins import PEAK
 from adaptive_qs.table.cells import as_seconds, as_text, normalise
 from adaptive_qs.table.text import (
     NUMBER,
@@ -67,6 +66,8 @@ class Span:
 
     week: NDArray[np.float64] = field(default_factory=lambda: np.zeros((2, 168)))
     """Rows in each hour of the week from Monday on, by their own clock, and in UTC."""
+    marks: NDArray[np.float64] = field(default_factory=lambda: np.zeros((2, 3_600)))
+    """Rows on each day of the month by their own clock, and on each second of an hour in UTC."""
 
     def take(self, seconds: NDArray[np.int64]) -> None:
         """Widen the range to these moments, at least one, shape (2, moments)."""
@@ -79,21 +80,30 @@ class Span:
         hours = (seconds // 3_600 - 96) % 168  # 1970-01-05 is a Monday
         for counts, own in zip(self.week, hours):
             counts += np.bincount(own, weights, 168)
+        days = (seconds[0] // 86_400).astype("M8[D]")
+        own = (days - days.astype("M8[M]")).astype(np.int64), seconds[1] % 3_600
+        self.marks += [np.bincount(marks, weights, 3_600) for marks in own]
 
     @property
     def hours(self) -> NDArray[np.float64]:
         """Rows by weekday and hour, shape (7, 24), as a column reads them."""
         return self.week[0 if self.days else 1].reshape(7, 24)
 
-    @property
-    def first(self) -> int:
-        """The first moment as a column reads it: days by their own clock, others in UTC."""
-        return int(self.ends[0 if self.days else 1, 0])
+    def frequent(self, step: int) -> bool:
+        """Return whether a tenth of the rows are on frequent days of the month, or on seconds.
+
+        These have `PEAK` times the rows of an average one. ``step`` is the number of seconds that
+        the format of the moments can tell apart.
+        """
+        marks = self.marks[0, :31] if self.days else self.marks[1, ::step]
+        least = max(PEAK * marks.mean(), marks.sum() ** 0.5)
+        return bool(marks[marks > least].sum() > 0.1 * marks.sum())
 
     @property
-    def last(self) -> int:
-        """The last moment as a column reads it."""
-        return int(self.ends[0 if self.days else 1, 1])
+    def limits(self) -> tuple[int, int]:
+        """First and last as a column reads them: days by their own clock, others in UTC."""
+        first, last = self.ends[0 if self.days else 1].tolist()
+        return first, last
 
 
 def read_moments(distinct: pa.Array, way: str | None) -> NDArray[np.int64] | None:

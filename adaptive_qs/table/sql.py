@@ -5,8 +5,6 @@ cell decides how another is read. Messages of these libraries quote values, so t
 on.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil
@@ -59,13 +57,13 @@ def interruptible(call: Callable[[], T], database: Any) -> T:
 def _explain_opening(place: str, error: Exception) -> DataError:
     """Return why a database cannot be opened. The message is only searched: it may quote it."""
     if "Out of Memory" in str(error):
-        return DataError(f"{place}: has rows too large for DuckDB: write it to Parquet")
+        return DataError(f"{place} has rows too large for DuckDB. Write it to Parquet.")
     if re.search(r"\block\b", str(error)):
         return DataError(
-            f"{place}: is in use by another program that may write to it: close that first"
+            f"{place} is in use by another program that can write to it. Close that program."
         )
     return DataError(
-        f"{place}: is not a DuckDB database that can be read: check the file and its version"
+        f"{place} is not a DuckDB database that can be read. Check the file and its version."
     )
 
 
@@ -100,7 +98,7 @@ def _at_rest(path: Path, *suffixes: str) -> None:
         log = path.with_name(path.name + suffix)
         if os.path.exists(log) and os.path.getsize(log):
             raise DataError(
-                f"{path}: has changes in {log.name}: close the program that writes to it"
+                f"{path} has changes in {log.name}. Close the program that writes to it."
             )
 
 
@@ -147,10 +145,10 @@ def open_sqlite(path: Path, name: str | None = None) -> Iterator[Source]:
 def _explain_sqlite(path: Path, error: Exception) -> DataError:
     """Return why a database cannot be read. The message is only searched: it quotes the cell."""
     if "decode to UTF-8" in str(error):
-        return DataError(f"{path}: has text that is not UTF-8: write it again as UTF-8")
+        return DataError(f"{path} has text that is not UTF-8. Write it again as UTF-8.")
     if "too big" in str(error):
-        return DataError(f"{path}: has a row or cell of more than 4 MiB: write it shorter")
-    return DataError(f"{path}: is no SQLite database that can be read: check the file")
+        return DataError(f"{path} has a row or cell of more than 4 MiB. Shorten it.")
+    return DataError(f"{path} is not a SQLite database that can be read. Check the file.")
 
 
 def _is_stored(row: Row) -> bool:

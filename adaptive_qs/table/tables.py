@@ -3,8 +3,6 @@
 One table is a set with one member.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math
@@ -165,8 +163,8 @@ class TableSet(BaseModel, frozen=True, extra="forbid"):
                 if column.open_keys:
                     keys = ", ".join(f'"{key}"' for key in column.open_keys)
                     raise ValueError(
-                        f"{name}: column {column.name!r}: has {keys}, which is learnt from the "
-                        f"rows, and nothing is in a set of tables: {column.open_remedy}"
+                        f"{name}: column {column.name!r} has {keys}, but nothing is learnt from "
+                        f"the rows of a set of tables: {column.open_remedy}"
                     )
             self._check_scope(name, schema)
         most = 2**20  # with more there is nothing but noise

@@ -1,7 +1,5 @@
 """Cells of text: how numbers, dates and keys are spelled, and what a spreadsheet would run."""
 
-from __future__ import annotations
-
 import codecs
 import datetime as dt
 import re

@@ -1,7 +1,5 @@
 """Tables as files that appear whole or not at all, and as data frames of the caller's kind."""
 
-from __future__ import annotations
-
 import codecs
 import gzip
 import os
@@ -12,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, BinaryIO, ClassVar, Literal
+from typing import Any, BinaryIO, ClassVar, Literal, Self
 
 import numpy as np
 import pyarrow as pa
@@ -60,7 +58,7 @@ class OutputFormat(ABC):
         """Return the form of a column name that such files compare."""
         return name
 
-    def declared(self, schema: Schema) -> OutputFormat:
+    def declared(self, schema: Schema) -> Self:
         """Return the format as a schema declares it."""
         return self
 
@@ -87,7 +85,7 @@ class Csv(OutputFormat):
     encoding: str | None = None
     is_text = True
 
-    def declared(self, schema: Schema) -> Csv:
+    def declared(self, schema: Schema) -> Self:
         """Return the format with the schema's delimiter, unless the ending decides it."""
         sign = self.delimiter or schema.delimiter
         return replace(self, delimiter=sign, encoding=schema.encoding)
@@ -192,9 +190,13 @@ def check_format(path: str | Path, names: Sequence[str]) -> None:
 
 
 def write_table(
-    table: pa.Table | Iterable[pa.Table], path: str | Path, schema: Schema,
-    formulas: Formulas = "escape-learnt", sealed: Sealed = None, replace_file: bool = True,
-) -> None:  # fmt: skip
+    table: pa.Table | Iterable[pa.Table],
+    path: str | Path,
+    schema: Schema,
+    formulas: Formulas = "escape-learnt",
+    sealed: Sealed = None,
+    replace_file: bool = True,
+) -> None:
     """Write a decoded table, or its pages as they come, in the format of the path's suffix.
 
     In CSV a missing value is the first missing marker of its column, moments are written in the
@@ -318,9 +320,13 @@ def _quoted(texts: pa.Array, alone: bool, delimiter: str) -> pa.Array:
 
 
 def write_batches(
-    batches: Iterable[pa.RecordBatch], schema: pa.Schema, path: str | Path,
-    dictionaries: tuple[str, ...] = (), sealed: Sealed = None, replace_file: bool = True,
-) -> int:  # fmt: skip
+    batches: Iterable[pa.RecordBatch],
+    schema: pa.Schema,
+    path: str | Path,
+    dictionaries: tuple[str, ...] = (),
+    sealed: Sealed = None,
+    replace_file: bool = True,
+) -> int:
     """Write batches as they come, and return the number of rows.
 
     The file appears after the last one. Columns in ``dictionaries`` repeat few values, for Parquet

@@ -1,7 +1,5 @@
 """Workloads: sets of attributes with a family of queries on each."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from adaptive_qs.arguments import Registry

@@ -1,7 +1,5 @@
 """Counting queries over the ordered cells of one attribute, over two, and drawn at random."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -63,7 +61,6 @@ class Marginal(OrderedQueries):
         return _diagonal(covariance).copy()
 
     def labels(self, names: tuple[str, ...], values: tuple[tuple[str, ...], ...]) -> Iterator[str]:
-        """Yield labels such as "sex = Male"."""
         return (f"{names[0]} = {value}" for value in values[0])
 
 
@@ -82,12 +79,10 @@ class Prefix(OrderedQueries):
         return _cumulate(table)[1:]
 
     def squares(self, covariance: Array) -> Array:
-        """Return the variance of each cumulative sum, shape (n, n, ...) -> (n, ...)."""
         row = _diagonal(np.cumsum(covariance, axis=1))  # Σ_{j ≤ c} C[c, j]
         return np.cumsum(2 * row - _diagonal(covariance), axis=0)
 
     def labels(self, names: tuple[str, ...], values: tuple[tuple[str, ...], ...]) -> Iterator[str]:
-        """Yield labels such as "age <= 39"."""
         return (up_to(names[0], value) for value in values[0])
 
 
@@ -138,7 +133,6 @@ class Range(OrderedQueries):
         return variances
 
     def labels(self, names: tuple[str, ...], values: tuple[tuple[str, ...], ...]) -> Iterator[str]:
-        """Yield labels such as "age in [17, 39]"."""
         return (from_to(names[0], a, b) for a, b in combinations_with_replacement(values[0], 2))
 
 
@@ -329,7 +323,6 @@ class Affine(LevelQueries):
         return np.add.outer(np.arange(self.first), np.arange(self.second))
 
     def labels(self, names: tuple[str, ...], values: tuple[tuple[str, ...], ...]) -> Iterator[str]:
-        """Yield labels such as "age + hours <= 12 (codes)"."""
         return (f"{names[0]} + {names[1]} <= {c} (codes)" for c in range(self.num_queries))
 
 
@@ -344,5 +337,4 @@ class AbsDiff(LevelQueries):
         return np.abs(np.subtract.outer(np.arange(self.first), np.arange(self.second)))
 
     def labels(self, names: tuple[str, ...], values: tuple[tuple[str, ...], ...]) -> Iterator[str]:
-        """Yield labels such as "|age - hours| <= 3 (codes)"."""
         return (f"|{names[0]} - {names[1]}| <= {c} (codes)" for c in range(self.num_queries))

@@ -1,7 +1,5 @@
 """Families of queries as workload files name them, and the queries that they stand for."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Workload files: which queries matter, in JSON, for people to write."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
@@ -125,7 +123,7 @@ class Part(BaseModel, frozen=True, extra="forbid"):
             return [[(clique, self.weight * w) for clique, w in every.weights.items()]]
         return [[(domain.clique(names), self.weight) for names in self.attributes]]
 
-    def within(self, domain: Domain) -> Part | None:
+    def within(self, domain: Domain) -> Self | None:
         """Return the part with the sets that a domain can have; None if there are none.
 
         Of a domain with fewer attributes than all numbers of ways, it has the set of all.

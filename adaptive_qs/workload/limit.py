@@ -1,7 +1,5 @@
 """The choice of the marginals of a table if a workload has too many: a rule without data."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from itertools import groupby

@@ -1,7 +1,5 @@
 """The problem that a workload sets in each residual space (He et al., section 6.2)."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -1,14 +1,12 @@
 """Workloads: weighted marginals, and weighted counting queries by sets of attributes."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain, combinations
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -179,9 +177,7 @@ class Workload:
         check_subsets(Counter(map(len, self.weights)))
 
     @classmethod
-    def all_ways(
-        cls, domain: Domain, ways: int | Iterable[int], most: int | None = None
-    ) -> Workload:
+    def all_ways(cls, domain: Domain, ways: int | Iterable[int], most: int | None = None) -> Self:
         """Return all marginals of the given numbers of attributes, each of weight 1.
 
         Args:
@@ -201,7 +197,7 @@ class Workload:
         return cls(domain, dict.fromkeys(map(tuple, sets), 1.0))
 
     @classmethod
-    def _of_some(cls, domain: Domain, ways: Iterable[int], most: int) -> Workload:
+    def _of_some(cls, domain: Domain, ways: Iterable[int], most: int) -> Self:
         weights: dict[Clique, float] = {}
         for k in dict.fromkeys(ways):
             for sets, weight in listed_sets(domain, k, most):
@@ -209,7 +205,7 @@ class Workload:
                     weights[clique] = weights.get(clique, 0.0) + value
         return cls(domain, weights, unlisted_sets(domain, ways, most), handed_down=True)
 
-    def serving(self, target: str) -> Workload:
+    def serving(self, target: str) -> Self:
         """Return the workload for models that predict one attribute from the others.
 
         Every set is also requested together with the target, with the same weight.

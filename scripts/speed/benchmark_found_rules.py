@@ -96,11 +96,16 @@ def national2019(true: pd.DataFrame, made: pd.DataFrame) -> Figures:
     return {"inconsistent ages": int(off.sum())}
 
 
-NIST = "national2019/national2019"
+NIST = "national2019"
 TABLES: dict[str, Callable[[pd.DataFrame, pd.DataFrame], Figures]] = {
     "raw/airbnb": airbnb, "raw/creditcard": creditcard, "raw/porto": porto,
     "raw/marathon": marathon, NIST: national2019,
 }  # fmt: skip
+
+
+def locate(data: Path, name: str) -> Path:
+    """Return the file of a table."""
+    return data / (f"{NIST}/{NIST}.csv.gz" if name == NIST else f"{name}.csv.gz")
 
 
 def main(
@@ -113,12 +118,15 @@ def main(
     out: Annotated[str, typer.Option(help="File in results/; empty: none.")] = "found_rules",
 ) -> None:
     """Write results/found_rules.{csv,json}."""
+    known = [*TABLES] if excerpts is None else [NIST]
+    if unknown := sorted({*(table or ())} - {*known}):
+        raise typer.BadParameter(f"--table {unknown[0]}: use {', '.join(known)}")
     rows = []
-    for name in table or TABLES:
+    for name in table or known:
         for number in seed:
             if excerpts is None:
                 rows += apart(measured, data, name, epsilon, number)
-            elif name == NIST:
+            else:
                 for each in (1.0, 10.0):
                     rows.append(scored(data, each, number, excerpts, environments))
             typer.echo("\n".join(map(json.dumps, rows[-4:])))
@@ -141,7 +149,7 @@ def proposed(path: Path) -> Schema:
 
 def measured(data: Path, name: str, epsilon: float, seed: int) -> list[dict[str, Any]]:
     """Rows for one table and seed: each kind of absurd rows, with rules and without."""
-    path = data / f"{name}.csv.gz"
+    path = locate(data, name)
     schema, byhand = proposed(path), path.parent / "schema_rules.json"
     kept = counted(path, schema, Schema.load(byhand)) if byhand.exists() else (0, 0)
     kind = {"keep_default_na": False} if byhand.exists() else {}
@@ -181,7 +189,7 @@ def scored(
     data: Path, epsilon: float, seed: int, excerpts: Path, environments: Path
 ) -> dict[str, Any]:
     """A row of K-marginals by SDNist, of the proposal and of the schema made by hand."""
-    path, scores = data / f"{NIST}.csv.gz", []
+    path, scores = locate(data, NIST), []
     true = pd.read_csv(path, dtype=str, keep_default_na=False)
     schemas = proposed(path), Schema.load(path.parent / "schema_rules.json")
     for schema in schemas:

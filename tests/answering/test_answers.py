@@ -13,8 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from adaptive_qs.answering.answers import AnswersManifest, group_charges, state_answers
-from adaptive_qs.answering.api import plan
+from adaptive_qs.answering.api import AnswersManifest, group_charges, plan, state_answers
 from adaptive_qs.answering.measure import answer_sets
 from adaptive_qs.answering.plan import Batch, answers_limits
 from adaptive_qs.audit.replay import AuditReport, Check, compare, record

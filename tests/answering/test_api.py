@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import adaptive_qs
-from adaptive_qs.answering import answers as answers_module
+from adaptive_qs.answering import api
 from adaptive_qs.answering import plan as resources
 from adaptive_qs.answering.api import answer, plan
 from adaptive_qs.answering.plan import answers_limits
@@ -271,7 +271,7 @@ def test_a_path_that_cannot_be_written_spends_nothing(tmp_path):
 
 @pytest.mark.parametrize("error", [MemoryError, RuntimeError, KeyboardInterrupt])
 def test_errors_say_what_was_spent(error, tmp_path, monkeypatch):
-    real = answers_module.answer_batches
+    real = api.answer_batches
 
     def failing(sets, *rest):
         yield from real((next(sets),), *rest)
@@ -282,7 +282,7 @@ def test_errors_say_what_was_spent(error, tmp_path, monkeypatch):
         yield
 
     for stub, notes in ((failing, [LOST]), (early, [])):
-        monkeypatch.setattr(answers_module, "answer_batches", stub)
+        monkeypatch.setattr(api, "answer_batches", stub)
         for use in (lambda a: a.write(tmp_path / "a.csv"), lambda a: a.to_pandas(), list):
             asked = answer(FRAME, SCHEMA, 1, epsilon=1)
             with pytest.raises(error) as caught:

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from adaptive_qs import answer, plan
-from adaptive_qs.answering import answers as answers_module
+from adaptive_qs.answering import api
 from adaptive_qs.answering import measure as answering_measure
 from adaptive_qs.domain import Domain
 from adaptive_qs.errors import ResourceExceeded
@@ -63,7 +63,7 @@ def test_answers_without_room_are_refused_unspent(tmp_path, monkeypatch):
     found = answer(pairs, None, asked((["a", "b"], "range")), epsilon=1.0, max_memory="3GB")
     with pytest.raises(ResourceExceeded, match=r"25,502,500 answers take about .* read them in"):
         found.to_arrow()
-    monkeypatch.setattr(answers_module.shutil, "disk_usage", lambda _: Usage(1, 1, 2**30))
+    monkeypatch.setattr(api.shutil, "disk_usage", lambda _: Usage(1, 1, 2**30))
     with pytest.raises(ResourceExceeded, match=r"has 1.0 GiB left: ask for prefixes"):
         found.write(tmp_path / "a.csv")
     assert not found.rho_spent

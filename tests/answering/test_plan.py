@@ -304,8 +304,11 @@ def test_the_whole_table_is_tried_as_far_as_the_work_allows(monkeypatch):
     monkeypatch.setattr("adaptive_qs.strategy.choose.LARGE_AXIS", 1)
     monkeypatch.setattr(optimal, "TRIED_WORK", 40**3)
     for family, cells, tried in (
-        ("prefix", 40, True), ("prefix", 41, False), ("range", 60, True), ("range", 66, False),
-    ):  # fmt: skip
+        ("prefix", 40, True),
+        ("prefix", 41, False),
+        ("range", 60, True),
+        ("range", 66, False),
+    ):
         queries = {"version": 1, "parts": [{"ways": [1], "queries": family}]}
         found = plan({"a": cells}, queries, cost=1)
         assert isinstance(found.mechanism, ResidualMechanism) != tried, (family, cells)

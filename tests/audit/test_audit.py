@@ -300,7 +300,9 @@ def test_every_form_of_a_table_holds_the_same_rows(tmp_path_factory, schema, see
                     assert np.array_equal(one, other), form
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize(
+    "engine", [pytest.param(e, marks=[pytest.mark.slow] * (e != "auto")) for e in ENGINES]
+)
 def test_neighbours_cannot_be_told_apart_by_any_engine(engine, scheduler):
     how = {"engine": engine, "scheduler": scheduler}
     report = audit(PRIVATE, 2, pairs=4, rhos=(0.5,), sample_every=10**6, **how)

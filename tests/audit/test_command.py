@@ -117,6 +117,7 @@ def test_sets_of_three_levels_that_differ_by_a_row_of_the_root_with_all_rows_bel
     assert 0 < found["moved"] <= found["draws"]
 
 
+@pytest.mark.slow
 def test_a_bug_is_found_in_sets(run):
     with MUTANTS["a sensitivity of scores that is too small"].apply():
         code, out, _ = run(*SETS[:-1])

@@ -14,7 +14,6 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
-from adaptive_qs.answering import answers as answers_module
 from adaptive_qs.answering import api
 from adaptive_qs.answering import plan as planning
 from adaptive_qs.answering.plan import BatchPlan
@@ -38,7 +37,7 @@ def test_a_solver_that_stops_early_says_its_honest_gap(run, monkeypatch):
     arguments = [*PLAN, "--ways", "1", "--queries", "hybrid", "--gap", "1e-12"]
     outcome = done(run(*arguments))
     assert outcome.err.startswith("warning: the squared error is proven to be within ")
-    assert "of the least, no closer" in outcome.err
+    assert "of the least, not closer" in outcome.err
     assert "stopped before the requested gap" in outcome.out
     outcome = done(run(*arguments, "--json"))
     assert outcome.err.startswith("warning: ")
@@ -57,8 +56,8 @@ def test_subworkloads_without_certificate_are_told(run, monkeypatch):
     assert content["statuses"]["restricted"] == 3
     assert content["gap"] > 0.01
     assert outcome.err.startswith("warning: the squared error is proven to be within ")
-    assert f"within {100 * content['gap']:.2g} % of the least, no closer" in outcome.err
-    assert "declare coarser bins, ask for fewer ways, raise --max-memory" in outcome.err
+    assert f"within {100 * content['gap']:.2g} % of the least, not closer" in outcome.err
+    assert "Use coarser bins, fewer ways or a larger --max-memory" in outcome.err
     assert "querysmasher (not proven optimal in all subworkloads)" in done(run(*arguments)).out
     assert done(run(*arguments, "--gap", "100")).err == ""
     assert done(run(*arguments, "--mechanism", "wff")).err == ""
@@ -68,7 +67,7 @@ def test_an_error_below_its_bound_is_shown(run, monkeypatch):
     monkeypatch.setattr(BatchPlan, "lower_bound_rmse", property(lambda plan: 2 * plan.rmse))
     outcome = done(run(*PLAN, "--json"))
     assert json.loads(outcome.out)["gap"] == pytest.approx(-0.75)
-    assert outcome.err.startswith("warning: the error is 75 % below the bound that holds for it")
+    assert outcome.err.startswith("warning: The error is 75 % below its proven lower bound")
     rounding = property(lambda plan: (1 + 1e-9) * plan.rmse)
     monkeypatch.setattr(BatchPlan, "lower_bound_rmse", rounding)
     outcome = done(run(*PLAN, "--json"))
@@ -126,14 +125,14 @@ def test_insecure_answers_repeat_and_are_stamped(run):
     ],
 )
 def test_failures_after_the_first_charge_own_up(error, code, hint, first, run, monkeypatch):
-    real, before = answers_module.answer_sets, sorted(Path.cwd().iterdir())
+    real, before = api.answer_sets, sorted(Path.cwd().iterdir())
 
     def failing(*arguments):
         if not first:
             yield next(real(*arguments))
         raise error
 
-    monkeypatch.setattr(answers_module, "answer_sets", failing)
+    monkeypatch.setattr(api, "answer_sets", failing)
     said = refused(run(*ANSWER), code)
     assert hint in said
     assert (str(LOST) in said) != first

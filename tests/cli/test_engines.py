@@ -134,7 +134,7 @@ def test_what_a_cluster_cannot_take_is_refused_before_learning(
         return real(path if main or not path.endswith("b.csv.gz") else "/none")
 
     monkeypatch.setattr(workers, "file_stamp", seen)
-    assert "d/b.csv.gz: a worker does not see it" in refused(run("synthesize", "d", *words))
+    assert "d/b.csv.gz does not exist for a worker" in refused(run("synthesize", "d", *words))
     monkeypatch.setattr("adaptive_qs.run.tables.CODE_BYTES", 2**27)
     options = {"rho": 1, "engine": engine, "scheduler": dask_client}
     with pytest.raises(ResourceExceeded, match="raise --max-memory"):

@@ -79,13 +79,13 @@ def test_the_quick_measures_need_no_learning_library():
 def test_swapped_tables_are_refused_where_a_statement_tells_them(run):
     synthesized(run, "n.csv", "--release", "r.zip")
     swapped = ["evaluate", "n.csv", "t.csv", "--schema", "s.json"]
-    assert "swap them" in refused(run(*swapped))
+    assert "Swap them" in refused(run(*swapped))
     assert not said("released", content(run))
 
     Path("t.csv.manifest.json").write_text(Path("n.csv.manifest.json").read_text())
     for more in ([], ["--release", "r.zip"]):
         found = content(run, *more, base=swapped)
-        assert said("n.csv.manifest.json lies next to it, so that errors", found)
+        assert said("n.csv.manifest.json is next to it. So all errors", found)
         Path("t.csv.manifest.json").unlink(missing_ok=True)
 
 

@@ -306,4 +306,4 @@ def test_completion_that_cannot_be_installed_is_one_line(run, monkeypatch):
     Path("home").write_text("a file")
     monkeypatch.setenv("HOME", "home")
     monkeypatch.setattr("shellingham.detect_shell", lambda *_: ("bash", "/bin/bash"))
-    assert "completion cannot be installed" in refused(run("--install-completion"))
+    assert "Completion cannot be installed" in refused(run("--install-completion"))

@@ -12,7 +12,7 @@ NOT_RUN = 6
 """Blocks that no test runs. Excuse another one only if a reader can run it and a test cannot."""
 
 
-FIRST = {ROOT / "README.md", ROOT / "docs" / "quickstart.md"}
+FIRST = {ROOT / "README.md"}
 """What a reader opens first; the other pages are followed by ``pytest -m slow``."""
 
 

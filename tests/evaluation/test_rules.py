@@ -499,6 +499,7 @@ def test_names_and_labels_that_no_rule_can_write_are_in_none():
     assert all("n`x" not in rule.rule for rule in rules)
 
 
+@pytest.mark.slow
 def test_schema_init_writes_them_for_review(tmp_path, capsys):
     made_to_be_proposed().to_csv(tmp_path / "t.csv", index=False)
     out = tmp_path / "s.json"

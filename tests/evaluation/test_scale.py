@@ -146,7 +146,7 @@ def coded(names, codes):
      (5, 0.3, 300, 2), (5, 0.0, 300, 2), (30, 0.5, 200, 2), (8, 0.3, 20_000, 3),
      (3_000, 0.5, 3_000, 1), ([5_000_000, 3_000, 3], 0.0, 5_000, 1)],
 )  # fmt: skip
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(k, marks=pytest.mark.slow) for k in (1, 2))])
 def test_a_fresh_sample_is_never_far_nor_has_it_losses(codes, together, rows, ways, seed):
     """Also of numbers of persons: of a column of which every row has another value."""
     rng = np.random.default_rng(seed)

@@ -156,6 +156,7 @@ def test_means_and_medians_by_groups_are_those_of_pandas():
     assert group["median"]["true"] == pytest.approx(wanted[0][2][found.labels.index("isle")])
 
 
+@pytest.mark.slow
 def test_the_error_of_fresh_samples_is_the_one_expected():
     """30 samples: the mean of their squared errors varies by √(2/30)·√(Σ e²) of 3 groups, at most
     26 % of the whole; four times that."""

@@ -7,6 +7,7 @@ from adaptive_qs.generate.rows import SynthesisSettings
 from .cost import cost
 
 
+@pytest.mark.slow
 def test_the_time_of_a_run_is_taken_apart(tmp_path, monkeypatch):
     """How large the parts are is the disk's affair: the assurance script reports it."""
     few_rows = partial(SynthesisSettings, fit_rows=500)

@@ -120,7 +120,10 @@ def test_accidents(stage, job, case):
     assert story.resumed == (resumable is not False)
 
 
-@pytest.mark.parametrize("suffix", [".csv", ".csv.gz", ".parquet"])
+SLOW = [pytest.param(suffix, marks=pytest.mark.slow) for suffix in (".csv.gz", ".parquet")]
+
+
+@pytest.mark.parametrize("suffix", [".csv", *SLOW])
 def test_a_disk_that_is_full_in_the_middle_of_a_table(stage, suffix):
     table = f"o{suffix}"
     options = ("--out", table, "--release", "r.zip", "--rows", "400000")
@@ -160,7 +163,10 @@ def unwritable(folder: Path, temporary: Path) -> None:
         os.setuid(NOBODY)
 
 
-@pytest.mark.parametrize("log", ["checkpointed", "with its log", "with log and index"])
+LOGS = [pytest.param(log, marks=pytest.mark.slow) for log in ("checkpointed", "with its log")]
+
+
+@pytest.mark.parametrize("log", [*LOGS, "with log and index"])
 def test_a_ledger_that_cannot_be_written_is_verified_shown_and_exported(stage, log):
     """Also one with the log of a process that was killed; and no copy of it is left."""
     scene = stage.scene(PRIVATE[0])

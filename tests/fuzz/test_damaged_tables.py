@@ -71,8 +71,8 @@ STRUCTURE = {
     "CRLF": (csv(ROW, ROW, end="\r\n"), FITS),
     "CR": (csv(ROW, ROW, end="\r"), FITS),
     "blank lines": (csv(ROW, "", "", ROW), FITS),
-    "semicolons": (csv(ROW).replace(b",", b";"), "cells are separated by ';': say"),
-    "tabs": (csv(ROW).replace(b",", b"\t"), "cells are separated by tabs: say"),
+    "semicolons": (csv(ROW).replace(b",", b";"), "cells are separated by ';'. Set"),
+    "tabs": (csv(ROW).replace(b",", b"\t"), "cells are separated by tabs. Set"),
     "Excel": (b"PK\x03\x04" + csv(ROW), "is an Excel file that cannot be read: save it"),
 }
 

@@ -92,7 +92,7 @@ def test_exchanges_end_after_a_part_of_the_rows(planted, monkeypatch):
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 10.0])
 @pytest.mark.parametrize("schema", [SCHEMA, RULED], ids=["plain", "ruled"])
-@pytest.mark.parametrize("ways", [1, 2, pytest.param(3, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("ways", [1, *(pytest.param(k, marks=pytest.mark.slow) for k in (2, 3))])
 def test_healthy_tables_are_not_found(epsilon, schema, ways):
     """Each is found with a chance of at most 1e-3."""
     release = fitted(epsilon, schema, workload=ways).release_
@@ -132,6 +132,7 @@ def test_conditional_samples_are_repaired(where, monkeypatch):
     assert len(table.query(where)) == 2_000
 
 
+@pytest.mark.slow
 def test_rows_of_given_attributes_are_repaired_in_their_order():
     release = fitted(5.0).release_
     check, rows = release.check(given=(0, 1)), _codes(release)
@@ -180,6 +181,7 @@ def test_rows_that_values_under_rules_replace_are_checked(monkeypatch):
         assert "d" in {name for found in drawing.contradictions for name in found.columns}
 
 
+@pytest.mark.slow
 def test_persons_with_several_rows():
     table = made().assign(who=np.arange(3_000) // 3)
     schema = {**SCHEMA, "person": "who"}

@@ -33,7 +33,7 @@ from adaptive_qs.generate.rows import (
     synthesize_rows,
     watch_list,
 )
-from adaptive_qs.generate.structure import CoarseDomain, cliques_of_fit
+from adaptive_qs.generate.structure import CoarseDomain, cliques_of_fit, match_parts
 from adaptive_qs.generate.targets import Target
 from adaptive_qs.generate.tree import TreeMoves, dependence_tree
 from adaptive_qs.residual import ReferenceModel, uniform_reference
@@ -338,9 +338,32 @@ def test_a_combination_gives_way_to_parts_that_weigh_more_where_they_hold_all_it
     domain, triple, pairs = domain_of(2, 3, 2, 2), (0, 1, 2), list(combinations(range(3), 2))
     measured = [triple, (0, 1), (2, 3)]
     light = dict.fromkeys(pairs, 1.0) | {triple: 0.1, (2, 3): 1.0}
-    assert set(cliques_of_fit(domain, measured, light)) == {*pairs, (2, 3)}
+    cliques, refined = cliques_of_fit(domain, measured, light)
+    assert set(cliques) == {*pairs, (2, 3)}
+    assert refined == {triple: tuple(pairs)}
     for weights in (light | {triple: 1.0}, {**light, (0, 1): 0.1}, {triple: 0.1}, [triple, *pairs]):
-        assert cliques_of_fit(domain, measured, weights) == (triple, (2, 3))
+        assert cliques_of_fit(domain, measured, weights) == ((triple, (2, 3)), {})
+
+
+def test_a_combination_that_gave_way_is_followed_in_what_its_parts_leave_open():
+    pairs, triple = [*PAIRS, (3, 4)], (1, 3, 4)
+    weights, how = dict.fromkeys(pairs, 1.0) | {triple: 0.1}, replace(QUICK, refine_passes=0)
+    rows = [
+        table_of(residuals_of(truth(), DOMAIN, measured, 3.0), measured, weights, 40_000, 0, how)
+        for measured in (pairs, [*pairs, triple])
+    ]
+    assert distance(rows[1], triple) < distance(rows[0], triple) / 2
+    for pair in pairs:
+        assert distance(rows[1], pair) < distance(rows[0], pair) + 0.01
+    desired, counted = np.random.default_rng(0).uniform(1, 9, (2, 2, 3, 4))
+    moved = match_parts(desired, counted, list(combinations(range(3), 2)))
+    for axis in range(3):
+        before, after = (abs((one - counted).sum(axis=axis)).max() for one in (desired, moved))
+        assert after < before / 20
+    change = np.log(moved / desired)  # a sum of functions of two axes has no differences along all
+    for axis in range(3):
+        change = np.diff(change, axis=axis)
+    np.testing.assert_allclose(change, 0.0, atol=1e-12)
 
 
 @pytest.mark.parametrize("cells", [2**26, 3999, 599, 250, 10])
@@ -574,5 +597,5 @@ def test_pairs_of_tables_with_latent_classes_are_completed(monkeypatch):
         return workload_error(true, model.release_.draw(seed=1).coded(), workload).mean_l1
 
     completed = error()
-    monkeypatch.setattr("adaptive_qs.generate.rows.completed_pairs", lambda *_: {})
+    monkeypatch.setattr("adaptive_qs.generate.low_rank.completed_pairs", lambda *_: ())
     assert completed < 0.9 * error()

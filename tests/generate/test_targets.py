@@ -16,13 +16,14 @@ from scipy.stats import rankdata
 from adaptive_qs.cliques import count_rows
 from adaptive_qs.domain import Attribute, Domain
 from adaptive_qs.generate import targets
+from adaptive_qs.generate.low_rank import completed_pairs
 from adaptive_qs.generate.rows import SynthesisSettings, fit_model
 from adaptive_qs.generate.targets import (
     coarser_targets,
-    completed_pairs,
     denoise_counts,
     denoise_model,
     effective_codes,
+    make_fit_target,
     make_target,
     positive_shares,
     posterior_means,
@@ -333,8 +334,10 @@ def test_pairs_with_classes_in_common_are_completed_and_those_of_a_chain_are_not
         return np.linalg.matrix_power(step, abs(b - a)) / 3
 
     model, pairs = _pairs_with_noise(latent)
-    found = completed_pairs(model, pairs)
+    found = {t.clique: t for t in completed_pairs(model, pairs, [tuple(range(24))])}
     assert [*found] == [*combinations(range(24), 2)]
+    some = [t.clique for t in completed_pairs(model, pairs, [(0, 2, 5), (2, 5), (7,)])]
+    assert some == [(0, 2), (0, 5), (2, 5)]
     off = {c: np.abs(t.counts / rows - latent(*c)).sum() for c, t in found.items()}
     noisy = [np.abs(make_target(model, c).counts / rows - latent(*c)).sum() for c in pairs]
     alone = {c: np.abs(np.outer(*(model.reference[i] for i in c)) - latent(*c)).sum() for c in off}
@@ -344,8 +347,8 @@ def test_pairs_with_classes_in_common_are_completed_and_those_of_a_chain_are_not
     assert sum(off[c] for c in unmeasured) < 0.25 * sum(alone[c] for c in unmeasured)
     assert np.mean([off[c] for c in unmeasured]) < 1.2 * np.mean(noisy)
     assert all(t.counts.min() >= 0 and t.noise_std == 0 for t in found.values())
-    assert not completed_pairs(*_pairs_with_noise(follows))
-    assert not completed_pairs(model, pairs[:100])  # too few to tell
+    assert not [*completed_pairs(*_pairs_with_noise(follows), [(0, 1)])]
+    assert not [*completed_pairs(model, pairs[:20], [(0, 1)])]  # too few numbers for any rank
 
 
 def test_the_trend_of_a_pair_is_spearmans_correlation_as_measured():
@@ -357,8 +360,8 @@ def test_the_trend_of_a_pair_is_spearmans_correlation_as_measured():
     second[rng.random(20_000) < 0.1] = 8  # missing
     rows = np.stack([first, second, first % 4], axis=1).astype(np.int32)
     model = residuals_of(rows, domain, [(0, 1), (0, 2)], noise_std=1e-6)
-    assert make_target(model, (0, 2)).trend is None  # no order
-    trend = make_target(model, (0, 1)).trend
+    assert make_fit_target(model, (0, 2), None).trend is None  # no order
+    trend = make_fit_target(model, (0, 1), None).trend
     known = second < 8
     ranks = np.where(known, rankdata(np.where(known, second, 99)) - known.sum() / 2 - 0.5, 0.0)
     others = rankdata(first) - first.size / 2 - 0.5

@@ -222,7 +222,7 @@ RUNS: Mapping[str, Run] = {
     "levels": _run(_synthesized, "large", LARGE, rho=0.01),
     "levels off": _run(_synthesized, "large", LARGE, rho=0.01, levels="off", slow=True),
     "levels of triples": _run(_synthesized, "large", LARGE, workload=WAYS[3], rho=0.02, slow=True),
-    "strategies": _run(_synthesized, "large", LARGE, workload=PREFIXES, rho=0.02),
+    "strategies": _run(_synthesized, "large", LARGE, workload=PREFIXES, rho=0.02, slow=True),
     "strategies, replaced": _run(
         _synthesized, "large", LARGE, workload=PREFIXES, rho=0.1, neighbours="replace", slow=True
     ),
@@ -231,7 +231,7 @@ RUNS: Mapping[str, Run] = {
     ),
     "replaced": _run(_synthesized, "small", SMALL, rho=0.2, neighbours="replace"),
     "few cells": _run(_synthesized, "large", LARGE, rho=0.05, max_cells=20_000, slow=True),
-    "target": _run(_synthesized, "large", LARGE, rho=0.05, target="z"),
+    "target": _run(_synthesized, "large", LARGE, rho=0.05, target="z", slow=True),
     "persons": _run(_from_file, rho=1.0, rows_per_person=2),
     "persons replaced": _run(
         _from_file, rho=1.0, rows_per_person=3, neighbours="replace", slow=True
@@ -245,9 +245,9 @@ RUNS: Mapping[str, Run] = {
     "three tables": _run(_set, family.made_deep, family.DEEP, rho=8.0),
     "resumed": _run(_interrupted, "small", SMALL, rho=0.05),
     "resumed after learning": _run(_interrupted, "open", LEARNING, epsilon=2.0, slow=True),
-    "conditional samples": _run(_sampled),
+    "conditional samples": _run(_sampled, slow=True),
     "answers": _run(_answered, "small", SMALL, WAYS[2], rho=0.5),
-    "answers to ranges": _run(_answered, "large", LARGE, RANGES, epsilon=1.0),
+    "answers to ranges": _run(_answered, "large", LARGE, RANGES, epsilon=1.0, slow=True),
     "answers by hdmm": _run(
         _answered, "small", SMALL, WAYS[3], rho=0.5, mechanism="hdmm", slow=True
     ),

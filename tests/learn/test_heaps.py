@@ -187,7 +187,7 @@ def test_answers_count_no_frequent_values():
 @pytest.mark.parametrize(
     ("column", "hint"),
     [
-        ({**PRICE, "private_heaps": 9, "heaps": [5]}, "keep one of the two"),
+        ({**PRICE, "private_heaps": 9, "heaps": [5]}, "Keep one"),
         ({**PRICE, "heaps": [500]}, "outside the range"),
         ({**PRICE, "heaps": [5, 5.0]}, "listed twice"),
         ({**PRICE, "decimals": None, "private_heaps": 9}, "need decimals"),
@@ -196,7 +196,7 @@ def test_answers_count_no_frequent_values():
             "need decimals",
         ),
         ({**DAY, "heaps": ["2030-01-01"]}, "outside the range"),
-        ({**RENT, "heaps": [5], "counted": {"rows": [1, 2]}}, "remove it"),
+        ({**RENT, "heaps": [5], "counted": {"rows": [1, 2]}}, "Remove it"),
     ],
 )
 def test_what_contradicts_itself_is_refused(column, hint):

@@ -193,4 +193,4 @@ class Ledgers(RuleBasedStateMachine):
 
 
 Ledgers.TestCase.settings = settings(max_examples=30, stateful_step_count=25, deadline=None)
-TestLedgers = Ledgers.TestCase
+TestLedgers = pytest.mark.slow(Ledgers.TestCase)

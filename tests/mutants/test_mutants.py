@@ -14,7 +14,7 @@ SLOW = {
     "noise too small by the square root of two (neighbour_game)",
     "the seed of the sampled table as that of the noise",
     "permute-and-flip charged as the exponential mechanism",
-    "a selection twice as sharp as charged",
+    "a selection twice as sharp as charged", "candidates by their true error",
     "the grid of answers by the rows that there are",
     "as many cells measured as there are rows",
 }  # fmt: skip

@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from adaptive_qs.answering import answers
-from adaptive_qs.answering.answers import Answers
+from adaptive_qs.answering import api as answers
+from adaptive_qs.answering.api import Answers
 from adaptive_qs.answering.measure import grid_bits
 from adaptive_qs.answering.plan import Batch
 from adaptive_qs.learn import schema as learning

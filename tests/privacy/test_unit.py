@@ -178,5 +178,5 @@ def test_a_unit_says_what_it_protects():
 def test_a_budget_that_leaves_a_row_nothing_is_refused():
     target = PrivacyTarget.of(1.0)
     assert target.protecting(Unit("who", 1_000)).unit.rows == 1_000
-    with pytest.raises(InputError, match="leaves nothing but noise"):
+    with pytest.raises(InputError, match="leaves only noise"):
         target.protecting(Unit("who", 50_000))

@@ -132,7 +132,7 @@ def test_a_row_may_be_replaced():
         (BY_ROWS, {"rows_per_person": 2}, "needs a person column"),
         (PERSONS, {"rows_per_person": -1}, "rows-per-person is -1"),
         (PERSONS, {"rows_per_person": 2, "neighbours": "other"}, "neighbours is 'other'"),
-        (PERSONS, {"rows_per_person": 10**6}, "leaves nothing but noise"),
+        (PERSONS, {"rows_per_person": 10**6}, "leaves only noise"),
         ({**PERSONS, "person": "a"}, {"rows_per_person": 1}, "'a' is the person column. Remove"),
         ({**PERSONS, "person": "x"}, {"rows_per_person": 1}, "column 'x' of the schema is missing"),
     ],

@@ -205,7 +205,7 @@ def test_files_that_a_worker_sees_otherwise_are_refused(frame, opened, tmp_path,
     monkeypatch.setattr(remote, "file_stamp", lambda _: next(hidden, None) or os.stat("/none"))
     kind, words = refused(opened, path)
     assert kind is DataError
-    assert words.startswith(f"{path}: a worker does not see it: it must be there under this path")
+    assert words.startswith(f"{path} does not exist for a worker. Put it under this path")
 
 
 def test_workers_with_other_versions_are_refused(frame, opened, tmp_path, monkeypatch):
@@ -377,7 +377,7 @@ def test_what_is_no_scheduler_is_refused(scheduler, words, frame, opened, monkey
 
 
 def test_without_a_cluster_it_is_said_what_to_name(frame):
-    with pytest.raises(InputError, match="engine dask counts on a cluster: name its --scheduler"):
+    with pytest.raises(InputError, match=r"engine dask counts on a cluster. Name its --scheduler"):
         open_engine("dask", frame, SCHEMA, EngineOptions()).__enter__()
 
 

@@ -193,7 +193,7 @@ def assert_same(a, b):
 common = settings(deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 
 
-@settings(common, max_examples=80)
+@settings(common, max_examples=40)
 @given(coded_tables(), st.integers(0, 9))
 def test_files_and_oracle(case, seed):
     schema, table = case

@@ -138,7 +138,7 @@ def edited(**changes):
     ("edit", "words"),
     [
         (edited(persons=lambda t: t.assign(home=999)),
-         "'home' has values that no row of homes has: add the parents"),
+         "'home' has values that no row of homes has. Add the parents"),
         (edited(trips=lambda t: t.assign(person=9_999)),
          "'person' has values that no row of persons has"),
         (edited(homes=lambda t: pd.concat([t, t[:1]])), "'home' has a value in several rows"),

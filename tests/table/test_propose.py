@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from adaptive_qs import Synthesizer
 from adaptive_qs.cli.entry import main
 from adaptive_qs.errors import DataError, SchemaError
 from adaptive_qs.table.bins import CROWDED, bins_for
@@ -68,9 +69,9 @@ def test_a_shared_value_and_the_median_survive(tmp_path, kind, atom):
 
 
 @pytest.mark.parametrize("end", ["first", "last"])
-@pytest.mark.parametrize(("part", "own"), [(0.013, True), (0.003, False)])
+@pytest.mark.parametrize(("part", "own"), [(0.013, True), (0.003, True), (0.0015, False)])
 def test_the_code_that_ends_a_scale_gets_a_bin_of_its_own(tmp_path, end, part, own):
-    """1.3 % of the rows are too few for a peak elsewhere, 0.3 % also at an end."""
+    """A quarter of √rows is enough where there are bins to spare, 0.15 % of the rows is not."""
     values = np.random.default_rng(3).integers(10_000, 60_000, 25_000)
     code = 70_000 if end == "last" else 2_000
     values[: int(part * len(values))] = code
@@ -102,6 +103,10 @@ def test_no_column_gets_more_bins_than_its_rows_allow(tmp_path, rows):
     path = tmp_path / "t.csv"
     pd.DataFrame(binned | exact).to_csv(path, index=False)
     for column in propose(path).columns:
+        if column.name == "heaped":  # empty bins between frequent values come on top
+            found = np.unique(column.read(pa.array(binned["heaped"])))
+            assert found.size <= bins_for(rows)
+            continue
         most = bins_for(rows) if column.name in binned else codes
         assert column.num_values <= most, column.name
 
@@ -671,9 +676,88 @@ def test_frequent_values_inside_bins_are_asked_for():
     )
     asked = {c.name: getattr(c, "private_heaps", None) for c in propose(frame).columns}
     assert asked == {
-        "price": 50, "rent": 50, "gain": None, "smooth": None, "even": None, "single": None,
+        "price": 50, "rent": None, "gain": None, "smooth": None, "even": None, "single": None,
     }  # fmt: skip
     assert propose(frame).column("gain").step == 100
+
+
+def test_a_frequent_value_inside_a_bin_is_measured_with_the_other_columns(tmp_path):
+    """Gains of 7,298 and 7,688 lie in one bin of a tail, and have opposite outcomes. Shares of the
+    rows are off by some standard deviations of noise at most, which are below a row in 1,000."""
+    rng = np.random.default_rng(1)
+    rows = 10_000
+    gain = np.where(rng.random(rows) < 0.9, 0, np.round(np.exp(rng.normal(8, 1.5, rows))))
+    gain[:100], gain[100:200], gain[200:206] = 7_298, 7_688, 7_481
+    outcome = np.where(gain == 7_298, "yes", np.where(gain == 7_688, "no", "yes"))
+    other = rng.random(rows) < 0.5
+    outcome[(gain != 7_298) & (gain != 7_688) & other] = "no"
+    frame = pd.DataFrame({"gain": gain.astype(int), "outcome": outcome})
+    schema = propose(frame)
+    starts = schema.column("gain").bin_starts
+    assert {7_298, 7_299, 7_688, 7_689} <= {*starts}
+    assert 7_481 not in starts  # six rows are noise
+    model = Synthesizer(epsilon=10, delta=1e-6, insecure_seed=1, unreviewed_schema=True)
+    made = model.fit(frame, schema=schema).sample(seed=1)
+    for value in (7_298, 7_688):
+        assert (made.gain == value).sum() == pytest.approx(100, abs=10)
+        true = frame.outcome[frame.gain == value]
+        assert (made.outcome[made.gain == value] == true.iloc[0]).mean() > 0.9
+
+
+def test_no_value_of_persons_is_singled_out():
+    """One customer with a hundredth of all rows has no bin of his own; an amount has."""
+    rng = np.random.default_rng(1)
+    values = np.round(1 + rng.exponential(800, 5_000)).astype(int)
+    values[:50] = 1_234
+    for name, own in (("customer_id", False), ("amount", True)):
+        column = propose(pd.DataFrame({name: values, "x": values % 3})).column(name)
+        assert (1_234 in column.bin_starts and 1_235 in column.bin_starts) == own
+
+
+@pytest.mark.parametrize("end", ["\n", ".0\n"])
+def test_rounding_of_doubles_makes_no_other_values(tmp_path, end):
+    """10.357019999999999 is 10.35702, in the proposal and for a run; 10.357 is another."""
+    path = tmp_path / "t.csv"
+    knots = [4.60312, 10.35702, 10.357, 11.5078, 0.1 + 0.2, 1234.56]
+    dusty = [str(float(np.nextafter(value, np.inf))) for value in knots]
+    assert any(len(text) > 15 for text in dusty)
+    rows = [f"{text},{k % 2}{end}" for k in range(50) for text in (*map(str, knots), *dusty)]
+    path.write_text("x,y\n" + "".join(rows))
+    column, codes, made = helpers.proposed(path)
+    assert (column.decimals, 0.3 in column.edges) == (5, True)
+    assert (codes[:6] == codes[6:12]).all()
+    assert len({*codes.tolist()}) == 6
+    assert {*made.tolist()} == {*map(float, knots[:4]), 0.3, 1234.56}
+
+
+def test_frequent_minutes_and_days_of_the_month_are_asked_for():
+    """Full hours of times, and firsts of a month; not days or seconds that are even."""
+    rng = np.random.default_rng(1)
+    rows = 2_000
+    minutes = rng.integers(0, 1_440, rows)
+    full = np.where(rng.random(rows) < 0.3, minutes // 60 * 60, minutes)
+    day = np.datetime64("2015-01-01") + rng.integers(0, 3_650, rows)
+    first = np.where(rng.random(rows) < 0.3, day.astype("M8[M]").astype("M8[D]"), day)
+    second = np.datetime64("2015-01-01T00:00:00") + rng.integers(0, 3_650 * 86_400, rows)
+    frame = pd.DataFrame(
+        {
+            "full": [f"{m // 60:02}:{m % 60:02}" for m in full],
+            "minute": [f"{m // 60:02}:{m % 60:02}" for m in minutes],
+            "first": first.astype(str),
+            "day": day.astype(str),
+            "hour": second.astype("M8[h]").astype("M8[s]").astype(str),
+            "second": second.astype(str),
+        }
+    )
+    schema = propose(frame)
+    asked = {c.name for c in schema.columns if getattr(c, "private_heaps", None)}
+    assert asked == {"full", "first", "hour"}
+    model = Synthesizer(epsilon=10, delta=1e-6, insecure_seed=1, unreviewed_schema=True)
+    frame = frame[[*sorted(asked)]]
+    made = model.fit(frame, schema=propose(frame)).sample(seed=1)
+    assert (pd.to_datetime(made.full, format="%H:%M").dt.minute == 0).mean() > 0.25
+    assert (pd.to_datetime(made["first"]).dt.day == 1).mean() > 0.25
+    assert (pd.to_datetime(made.hour).dt.minute == 0).mean() > 0.99
 
 
 def test_codes_keep_their_leading_zeros(tmp_path):

@@ -59,7 +59,7 @@ def one(**column):
         ({"type": "categorical", "values": ["x "]}, "white space"),
         ({"type": "categorical", "values": ["x"], "catch_all": 1}, "catch_all"),
         ({"type": "categorical", "values": ["x"], "missing": ["x"]}, "also a declared value"),
-        ({"type": "categorical", "values": ["x", "y"], "groups": {"g": ["x"]}}, "'y' is in none"),
+        ({"type": "categorical", "values": ["x", "y"], "groups": {"g": ["x"]}}, "is in no group"),
         ({"type": "categorical", "values": ["x"], "groups": {"g": ["x", "z"]}}, "is no value"),
         ({"type": "categorical", "values": ["x"], "groups": {"g": ["x"], "h": ["x"]}}, "twice"),
         (

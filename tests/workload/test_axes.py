@@ -163,6 +163,7 @@ def test_labels_of_joint_queries_speak_of_codes(queries, label):
     assert list(queries.labels(("age", "job"), (("a", "b"), ("c", "d"))))[1] == label
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", [Range, Circular])
 def test_ranges_over_ten_thousand_values_are_not_materialised(family):
     n, i = 10_000, np.array([0, 1, 4_321, 9_999])

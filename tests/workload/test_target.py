@@ -108,6 +108,7 @@ def rounds_with(model, name):
     return sum(name in past.clique for past in model.rounds_ if len(past.clique) > 1)
 
 
+@pytest.mark.slow
 def test_the_loop_turns_to_the_combinations_with_the_target(frame):
     """Of six runs with the same noise each; the seeds are fixed, so this is no matter of chance."""
     wins = 0

@@ -67,7 +67,7 @@ def _clean(text: str) -> str:
     if text != text.strip(ASCII_SPACE):
         raise ValueError(f"{text!r} begins or ends with white space: remove it")
     if "\0" in text or any("\ud800" <= character <= "\udfff" for character in text):
-        raise ValueError(f"{text!r} holds a character that a text file cannot: remove it")
+        raise ValueError(f"{text!r} has a character that no text file can have. Remove it.")
     return text
 
 

@@ -209,15 +209,15 @@ class RangeColumn(base.ColumnBase):
     @model_validator(mode="after")
     def _check_heaps(self) -> Self:
         if self.counted is not None and len(self.counted.rows) != len(self.heaps):
-            raise ValueError("counted has not as many rows as there are heaps: remove it")
+            raise ValueError("counted does not have one number of rows for each heap. Remove it.")
         if not self.has_heaps:
             return self
         if not self.has_points:
             raise ValueError("heaps need decimals, with which values repeat. Declare the decimals.")
         if self.counts_heaps and self.heaps and self.private_heaps is not None:
-            raise ValueError("heaps are declared and to be found as well: keep one of the two")
+            raise ValueError("heaps are declared, and private_heaps would find others. Keep one.")
         if len(self.heaps) > MOST_HEAPS:
-            raise ValueError(f"{len(self.heaps)} heaps are given: {MOST_HEAPS} is the most")
+            raise ValueError(f"{len(self.heaps)} heaps are declared. Use at most {MOST_HEAPS}.")
         base.refuse_duplicates(self.heaps)
         for value in self.heaps:
             if getattr(self, "learnt", None) is None and not self.declares(self._heap_text(value)):
@@ -402,13 +402,19 @@ class NumberColumn(RangeColumn):
         """Return the number in a plain text, None if it is none."""
         return read_number(text)
 
+    def _as_numbers(self, values: pa.Array) -> tuple[NDArray[np.float64], Mask]:
+        numbers, readable = cells.as_numbers(values)
+        return numbers if self.places is None else cells.without_dust(
+            numbers, self.places
+        ), readable
+
     def numbers(self, values: pa.Array) -> NDArray[Any]:
-        read = cells.as_integers if self.whole else cells.as_numbers
-        numbers = read(self.plain(values))[0]
+        read = cells.as_integers if self.whole else self._as_numbers
+        numbers: NDArray[Any] = read(self.plain(values))[0]
         return np.clip(numbers, *self.span) if self.is_unlearnt else numbers
 
     def amounts(self, values: pa.Array) -> NDArray[np.float64]:
-        numbers, readable = cells.as_numbers(self.plain(values))
+        numbers, readable = self._as_numbers(self.plain(values))
         return np.where(readable, numbers, np.nan)
 
     def read_amount(self, text: str) -> float | None:

@@ -165,7 +165,7 @@ class CategoricalColumn(base.ColumnBase):
         base.refuse_duplicates(self.values)
         if self.catch_all is not None and type(self.catch_all) is not type(self.values[0]):
             raise ValueError(
-                f"catch_all {self.catch_all!r} is not of the type of the values: make it so"
+                f"catch_all {self.catch_all!r} is not of the type of the values. Change it."
             )
         if self.groups:
             self._check_groups()
@@ -174,11 +174,11 @@ class CategoricalColumn(base.ColumnBase):
         grouped = tuple(value for values in self.groups.values() for value in values)
         for value in grouped:
             if value not in self.labels:
-                raise ValueError(f"groups name {value!r}, which is no value: check the spelling")
+                raise ValueError(f"groups name {value!r}, which is no value. Check the spelling.")
         base.refuse_duplicates(grouped)
         for value in self.values:
             if value not in grouped:
-                raise ValueError(f"value {value!r} is in none of the groups: add it to one")
+                raise ValueError(f"value {value!r} is in no group. Add it to one.")
 
     @property
     def declared_groups(self) -> tuple[int, ...] | None:

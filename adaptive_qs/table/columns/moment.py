@@ -381,11 +381,7 @@ def _compact_dates(profile: Profile, way: str) -> Span | None:
     if span is None or not profile.integers or len(profile.points) < 5:
         return None
     first, last = to_seconds(dt.date(1800, 1, 1)), to_seconds(dt.date(2200, 1, 1))
-    return span if first <= span.first <= span.last < last else None
-
-
-def _kind(span: Span) -> str:
-    return "date" if span.days else "datetime"
+    return span if first <= span.limits[0] and span.limits[1] < last else None
 
 
 def _draft(
@@ -402,11 +398,15 @@ def _draft(
         total = max(rows.sum(), 1.0)
         off = np.abs(rows / total - 1 / rows.size).sum()
         parts += [unit] if off > max(UNEVEN, 3 * math.sqrt(rows.size / total)) else []
+    seconds = 60 if way and "%M" in way and "%S" not in way else 1
+    hidden = content["granularity"] != "day" and "weekday" not in parts  # which moves days
+    if (hidden or not span.days) and span.frequent(seconds):
+        content["private_heaps"] = binning.HEAPS
     return base.Draft(content, note, topics, tuple(parts))
 
 
 def _periods(profile: Profile, way: str | None, span: Span) -> dict[str, Any]:
-    first, last = (EPOCH + dt.timedelta(seconds=s) for s in (span.first, span.last))
+    first, last = (EPOCH + dt.timedelta(seconds=s) for s in span.limits)
     if way and way[:2] in ("%H", "%I"):
         day = {"min": "1900-01-01T00:00:00", "max": "1900-01-01T23:59:59"}
         return {"type": "datetime", **day, "granularity": "hour", "format": way}
@@ -424,7 +424,7 @@ def _periods(profile: Profile, way: str | None, span: Span) -> dict[str, Any]:
         last = dt.datetime(last.year, 12, 31, 23, 59, 59)
     ends = (first.date(), last.date()) if span.days else (first, last)
     content = {
-        "type": _kind(span),
+        "type": "date" if span.days else "datetime",
         "min": ends[0].isoformat(),
         "max": ends[1].isoformat(),
         "granularity": unit,

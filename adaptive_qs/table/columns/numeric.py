@@ -356,7 +356,7 @@ class NumericColumn(NumberColumn):
         return edges[codes], np.append(np.nextafter(edges[1:-1], -np.inf), edges[-1])[codes]
 
     def read(self, values: pa.Array) -> Codes:
-        numbers, readable = cells.as_numbers(values)
+        numbers, readable = self._as_numbers(values)
         edges = np.array(self.bin_edges)
         inside = np.clip(numbers, edges[0], edges[-1])
         codes = np.searchsorted(edges[:-1], inside, side="right") - 1

@@ -46,7 +46,6 @@ class PartColumn(ColumnBase):
     _source: Any = PrivateAttr(None)
 
     def bound(self, columns: Mapping[str, ColumnBase]) -> Self:
-        """Return the same part with what it takes over from its source."""
         source: Any = columns.get(self.of)
         if source is None or source.kind != "moments" or (source.by_day and self.unit == "hour"):
             raise ValueError(

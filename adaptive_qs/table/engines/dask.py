@@ -7,8 +7,6 @@ that is read again must give the same codes. Dask writes exceptions and argument
 never raise: they return a :class:`Refusal`, which is safe to print. Their names are numbers.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import os
@@ -170,8 +168,8 @@ class Cluster:
         raise AdaptiveQsError(f"{self._name}: {said}")
 
 
-class DaskEngine:
-    """A :class:`CountingEngine` that counts the parts of a table where they are."""
+class DaskEngine(CountingEngine):
+    """An engine that counts the parts of a table where they are."""
 
     def __init__(
         self,
@@ -187,11 +185,9 @@ class DaskEngine:
         self._rows = sum(each.rows for each in facts)
 
     def count_rows(self) -> int:
-        """Return the number of rows (private)."""
         return self._rows
 
     def count_all(self, cliques: Sequence[Clique]) -> list[NDArray[np.int64]]:
-        """Return the exact marginals over some cliques (rows), counted in one pass."""
         runs = batches([*map(self.domain.size, cliques)], BATCH_CELLS)
         return [counts for run in runs for counts in self._counted(cliques[run])]
 
@@ -319,8 +315,8 @@ def _connected(options: EngineOptions) -> Iterator[Cluster]:
     given: Any = options.scheduler
     if given is None:
         raise InputError(
-            "engine dask counts on a cluster: name its --scheduler, or take engine auto, which "
-            "uses all cores of this machine"
+            "engine dask counts on a cluster. Name its --scheduler, or use engine auto, which "
+            "uses all cores of this machine."
         )
     if isinstance(given, Cluster):
         yield given

@@ -1,7 +1,5 @@
 """Engines of one machine: codes in memory, and on disk if there is no room for them."""
 
-from __future__ import annotations
-
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
@@ -276,7 +274,7 @@ def _write_all(file: Any, content: Any, folder: Path | None, what: str) -> None:
         raise _no_room(folder, what, error)
 
 
-class StoredBlocks:
+class StoredBlocks(coded.Blocks):
     """Coded rows in blocks: the first in memory, all of them on disk once there are too many.
 
     A block is one run of bytes that holds the codes of each attribute one after the other, the
@@ -303,7 +301,6 @@ class StoredBlocks:
 
     @property
     def num_blocks(self) -> int:
-        """Number of blocks."""
         return -(-self.num_rows // coded.BLOCK_ROWS)
 
     def fill(self, chunks: Iterable[Sequence[Codes]]) -> None:
@@ -324,7 +321,6 @@ class StoredBlocks:
             self._file.close()
 
     def read(self, number: int, requested: Sequence[int]) -> list[Codes]:
-        """Return the codes of some attributes in a block."""
         rows = min(coded.BLOCK_ROWS, self.num_rows - number * coded.BLOCK_ROWS)
         if self._file is None:
             block = self._held[number]

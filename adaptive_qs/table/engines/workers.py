@@ -3,8 +3,6 @@
 Nothing that a task takes or returns shows anything of the rows when it is printed.
 """
 
-from __future__ import annotations
-
 import os
 import platform
 import traceback
@@ -258,8 +256,8 @@ def _check_file(part: FilePart) -> None:
         same = file_stamp(part.path) == part.stamp
     except OSError:
         raise DataError(
-            f"{part.path}: a worker does not see it: it must be there under this path on all "
-            "machines, as on a shared file system"
+            f"{part.path} does not exist for a worker. Put it under this path on all machines, as "
+            "on a shared file system."
         ) from None
     if not same:
         raise DataError(
