@@ -197,10 +197,7 @@ class FitSettings:
 
 
 SHORTEST = 0.75
-"""Smallest length of a step, as a part of that in the settings. Steps towards trends become as much
-shorter each time that these oscillate wider."""
-
-
+"""Smallest length of a step, as a part of that in the settings; trends that swing shorten by it."""
 CLEAR_MISFIT = 2.0
 """Mean squared misfit of a coarser target, or of all trends and a trend, from which on it is
 followed, in variances."""
@@ -287,11 +284,10 @@ class WeightUpdater:
                     target.clique, desired, counted, eta, self.shared
                 )
                 if target.trend is not None:
-                    off, errors = target.trend.misfit(counts, share)
-                    trends[k] = errors
-                    if min(self._trends, errors**2) > CLEAR_MISFIT:
-                        length = eta * self._trend_pace
-                        ratios[target.clique] *= target.trend.ratio(counts, length, off)
+                    off, trends[k] = target.trend.misfit(counts, share)
+                    if min(self._trends, trends[k] ** 2) > CLEAR_MISFIT:
+                        step = self._trend_pace * off
+                        ratios[target.clique] *= target.trend.ratio(counts, eta, step)
                 moved[k] += drifts(
                     ratios[target.clique], codes[columns], target.clique, domain, shapes
                 )
@@ -306,8 +302,7 @@ class WeightUpdater:
         over_items(self.workers, follow, range(len(every)))
         if self._trends > CLEAR_MISFIT and trends @ self._offs < -(self._offs @ self._offs):
             self._trend_pace *= SHORTEST  # together they are now further off, on the other side
-        self._offs, followed = trends, max(int((trends != 0).sum()), 1)
-        self._trends = float(trends @ trends) / followed
+        self._offs, self._trends = trends, trends @ trends / max(np.sum(trends != 0), 1)
         for i, drift in chain.from_iterable(moved):
             self.model.scale((i,), 1 / drift)
         if products.sum() < -eta * squares.sum():

@@ -55,7 +55,7 @@ class Trend:
         """
         first, second = self.scores
         off = float(share * self.product - first @ counts @ second)
-        return off, off / math.hypot(share * self.noise_std, math.sqrt(max(counts.sum(), 1.0)))
+        return off, off / math.hypot(share * self.noise_std, max(float(counts.sum()), 1.0) ** 0.5)
 
     def ratio(self, counts: Array, exponent: float, off: float) -> Array:
         """Return factors for the weights of the pair, which bring its product nearer.
