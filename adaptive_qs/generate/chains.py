@@ -24,7 +24,6 @@ from adaptive_qs.generate.structure import (
 )
 from adaptive_qs.generate.targets import Target
 from adaptive_qs.generate.tree import (
-    START_DAMPING,
     Node,
     TreeMoves,
     dependence_tree,
@@ -486,7 +485,7 @@ def shrink_to_measured(
 def write_tree(model: LogLinearModel, tree: Sequence[Node], damping: float) -> None:
     """Multiply joint/product of every tree edge into the weights of the clique that holds it.
 
-    ``damping`` rows are added to numerator and denominator, fewer to estimates without noise.
+    ``damping`` rows are added to numerator and denominator; estimates without noise get 1 % of it.
     """
     for node in tree:
         if (source := node.source) is None or node.parent is None:
@@ -497,5 +496,5 @@ def write_tree(model: LogLinearModel, tree: Sequence[Node], damping: float) -> N
         joint = source.counts.sum(axis=others, keepdims=True)
         sums = joint.sum(axis=second, keepdims=True), joint.sum(axis=first, keepdims=True)
         independent = sums[0] * sums[1] / joint.sum()
-        rows = damping if source.noise_std else min(damping, START_DAMPING)
+        rows = damping if source.noise_std else damping / 100
         model.scale(source.clique, (joint + rows) / (independent + rows))

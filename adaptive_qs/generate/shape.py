@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -203,19 +202,26 @@ def hold_singles(
 
 
 def shape_pair(
-    flat: Array, table: Array, noise_std: float, levels: Clique, domain: Domain, shapes: Shapes
+    table: Array,
+    noise_std: float,
+    levels: Clique,
+    singles: Sequence[Array],
+    domain: Domain,
+    shapes: Shapes,
 ) -> Array:
-    """Return a marginal of two attributes over codes that follows their order inside groups.
+    """Return a marginal of two attributes over codes, which follow their order inside groups.
 
-    Args:
-        flat: the same with codes that are independent inside groups; its columns are kept.
-        table: counts of the groups, which are kept as well.
-        noise_std: of the counts.
-        levels: of the groups.
-        domain: the attributes.
-        shapes: how weights spread.
+    The counts of groups in ``table`` are kept, and codes are divided as in the single columns.
     """
-    columns, damping = domain.columns(levels), 2.0 + DAMPING * noise_std
+    columns = domain.columns(levels)
+    flat = domain.repeated(table, levels, columns)
+    for axis, (code, level) in enumerate(zip(columns, levels)):
+        single = np.maximum(singles[code], 1e-9)
+        whole = domain.repeated(domain.summed(single, (code,), (level,)), (level,), (code,))
+        flat = flat * np.expand_dims(single / whole, 1 - axis)
+    if shapes.keys().isdisjoint(levels):
+        return flat
+    damping = 2.0 + DAMPING * noise_std
     product = np.outer(table.sum(axis=1), table.sum(axis=0)) / max(float(table.sum()), 1e-9)
     found = np.outer(flat.sum(axis=1), flat.sum(axis=0))
     found *= spread((table + damping) / (product + damping), levels, domain, shapes)
@@ -235,8 +241,8 @@ def shape_pair(
 
 SCALES = np.exp2(np.arange(-4.0, 6.0))
 """Standard deviations of a cell's count, as parts of what is expected."""
-MOST_SAMPLED = 2**14
-"""Most cells from which the shares of the scales are learnt."""
+MOST_ESTIMATED = 2**17
+"""Most cells of a table whose pair is estimated."""
 LEAST_ROWS, LEAST_PART = 2.0, 0.02
 """A cell keeps this many rows, or this part of the expected count if that is less."""
 
@@ -246,26 +252,20 @@ def estimate_pair(
     singles: Sequence[Array],
     domain: Domain,
     shapes: Shapes,
-    allowed: NDArray[np.bool_] | None = None,
+    allowed: NDArray[np.bool_] | float = 1.0,
 ) -> Array:
     """Return the counts of a pair over codes that all its measured tables suggest.
 
-    Args:
-        tables: levels of both attributes, counts and the standard deviation of their noise.
-        singles: counts of each attribute's codes, to which the result is raked.
-        domain: the attributes.
-        shapes: how factors of groups spread to codes.
-        allowed: cells that can have counts; by default all.
+    Tables are levels of both attributes, counts and the standard deviation of their noise. It is
+    raked to ``singles``, the counts of each attribute. Only ``allowed`` cells have counts.
     """
     pair = domain.columns(tables[0][0])
     own = [np.maximum(singles[i], 1e-9) for i in pair]
-    found = np.outer(*own) / own[0].sum()
-    if allowed is not None:
-        found *= allowed
+    found = np.outer(*own) / own[0].sum() * allowed
     for levels, counts, noise_std in sorted(tables, key=lambda table: table[1].size):
         known = np.maximum(domain.summed(found, pair, levels), 1e-9)
-        least = np.minimum(LEAST_ROWS, LEAST_PART * known)
-        likely = np.maximum(likely_counts(counts, known, noise_std), least)
+        likely = likely_counts(counts, known, noise_std)
+        likely = np.maximum(likely, np.minimum(LEAST_ROWS, LEAST_PART * known))
         likely *= known.sum() / likely.sum()
         for _ in range(6):
             ratio = likely / np.maximum(domain.summed(found, pair, levels), 1e-9)
@@ -278,28 +278,17 @@ def estimate_pair(
 
 def likely_counts(counts: Array, known: Array, noise_std: float) -> Array:
     """Return the mean of each cell's count given a noisy one and what was ``known`` before."""
-    noisy, expected, noise = counts.ravel(), known.ravel(), noise_std**2
-
-    def kinds(some: slice) -> tuple[Array, Array]:
-        prior = np.square(np.multiply.outer(SCALES, expected[some])) + expected[some]
-        off, variance = noisy[some] - expected[some], prior + noise
-        logs = -0.5 * (np.log(variance) + np.square(off) / variance)
-        empty = -0.5 * (math.log(1.0 + noise) + np.square(noisy[some]) / (1.0 + noise))
-        logs = np.concatenate([logs, empty[None]])
-        means = np.concatenate([expected[some] + prior / variance * off, 0.0 * empty[None]])
-        return np.exp(logs - logs.max(axis=0)), means
-
-    likelihood, _ = kinds(slice(None, None, -(-noisy.size // MOST_SAMPLED)))
-    shares = np.full((len(likelihood), 1), 1 / len(likelihood))
+    prior, noise = np.square(np.multiply.outer(SCALES, known)) + known, noise_std**2
+    variance = np.concatenate([prior + noise, np.full((1, *known.shape), 1.0 + noise)])
+    off = np.concatenate([np.broadcast_to(counts - known, prior.shape), counts[None]])
+    logs = -0.5 * (np.log(variance) + np.square(off) / variance)
+    likelihood = np.exp(logs - logs.max(axis=0))
+    chances = likelihood / likelihood.sum(axis=0)
     for _ in range(20):
-        posterior = shares * likelihood
-        shares = (posterior / posterior.sum(axis=0)).mean(axis=1, keepdims=True)
-    parts = []
-    for first in range(0, noisy.size, MOST_SAMPLED):
-        likelihood, means = kinds(slice(first, first + MOST_SAMPLED))
-        posterior = shares * likelihood
-        parts.append((posterior * means).sum(axis=0) / posterior.sum(axis=0))
-    return np.concatenate(parts).reshape(counts.shape)
+        chances = likelihood * chances.mean(axis=(1, 2), keepdims=True)
+        chances /= chances.sum(axis=0)
+    means = known + prior / variance[:-1] * off[:-1]  # of all kinds but the empty one
+    return np.asarray((chances[:-1] * means).sum(axis=0))
 
 
 # Inside a code that stands for several values, the other columns say where a row lies: a Gaussian

@@ -12,17 +12,13 @@ from adaptive_qs.cliques import Array, Rows, find_cell
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.generate import loglinear
 from adaptive_qs.generate.loglinear import CarriedAttributes, invert_at, over_rows, uniform
-from adaptive_qs.generate.shape import Shapes, estimate_pair, shape_pair
+from adaptive_qs.generate.shape import MOST_ESTIMATED, Shapes, estimate_pair, shape_pair
 from adaptive_qs.generate.targets import Target
 from adaptive_qs.machine import njit
 
 # Single-site Gibbs sampling mixes slowly where attributes depend strongly on each other. A maximum
 # spanning tree of mutual information (Chow and Liu 1968) carries the strongest dependences and can
 # be sampled exactly: rows start from it, and whole branches are proposed from it later.
-
-
-START_DAMPING = 0.02
-"""Rows added to both sides of a ratio of estimated counts. More would fill sparse tails."""
 
 
 @dataclass(frozen=True)
@@ -135,38 +131,34 @@ def pair_marginals(
     has, by attributes, the cells that can have counts.
     """
     carried = carried or CarriedAttributes(domain, {})
-    allowed, sources = allowed or {}, dict[Clique, list[tuple[Target, tuple[int, int]]]]()
+    allowed, sources = allowed or {}, dict[Clique, list[tuple[Target, tuple[int, int], Clique]]]()
     for direct in (True, False) if carried.values else (True,):
         for target in sorted(targets, key=lambda t: t.noise_std):
             columns = domain.columns(target.clique)
             for axes in combinations(range(len(columns)), 2):
-                pair = columns[axes[0]], columns[axes[1]]
+                pair: Clique = (columns[axes[0]], columns[axes[1]])
                 roots = carried.clique(pair)
                 if len(roots) == 2 and (not direct or roots == pair):
-                    sources.setdefault(roots, []).append((target, axes))
+                    sources.setdefault(roots, []).append((target, axes, pair))
     pairs: dict[Clique, tuple[Target, Array]] = {}
     for roots, held in sources.items():
-        (target, axes), tables = held[0], list[tuple[Clique, Array, float]]()
-        columns = domain.columns(target.clique)
-        pair = columns[axes[0]], columns[axes[1]]
-        for other, (a, b) in held:
+        (target, axes, pair), tables = held[0], list[tuple[Clique, Array, float]]()
+        for other, (a, b), columns in held:
             levels = other.clique[a], other.clique[b]
-            if domain.columns(levels) == pair and (other is target or other.noise_std < math.inf):
+            if columns == pair and (other is target or other.noise_std < math.inf):
                 rest = tuple(k for k in range(other.counts.ndim) if k not in (a, b))
                 counts = other.counts.sum(axis=rest)
                 spread = math.sqrt(other.counts.size / counts.size)
                 tables.append((levels, counts, spread * other.noise_std))
         finest, counts, noise_std = tables[0]
-        if noise_std < math.inf and not {*finest}.isdisjoint(pair):
-            mask = allowed.get(roots) if roots == pair else None
-            joint = estimate_pair(tables, singles, domain, shapes or {}, mask)
+        few = max(table[1].size for table in tables) <= MOST_ESTIMATED
+        if few and noise_std < math.inf and not {*finest}.isdisjoint(pair):
+            joint = estimate_pair(tables, singles, domain, shapes or {}, allowed.get(pair, 1.0))
             others = tuple(k for k in range(target.counts.ndim) if k not in axes)
-            counts = np.expand_dims(domain.summed(joint, pair, finest), others)
-            target = replace(target, counts=counts, noise_std=0.0)
+            sums = np.expand_dims(domain.summed(joint, pair, finest), others)
+            target = replace(target, counts=sums, noise_std=0.0)
         else:
-            joint = _divided(counts, finest, singles, domain)
-            if shapes and not shapes.keys().isdisjoint(finest):
-                joint = shape_pair(joint, counts, noise_std, finest, domain, shapes)
+            joint = shape_pair(counts, noise_std, finest, singles, domain, shapes or {})
         if roots != pair:
             joint = carried.spread(joint, pair)
             for i in set(pair) & carried.values.keys():
@@ -177,19 +169,6 @@ def pair_marginals(
             joint = joint * allowed.get(roots, 1.0)
         pairs[roots] = (target, joint)
     return pairs
-
-
-def _divided(counts: Array, levels: Clique, singles: Sequence[Array], domain: Domain) -> Array:
-    """Return a table of groups over codes, divided as the single attributes are."""
-    pair = domain.columns(levels)
-    joint = domain.repeated(counts, levels, pair)
-    for axis, (code, level) in enumerate(zip(pair, levels)):
-        if code != level:
-            single = np.maximum(singles[code], 1e-9)
-            whole = domain.summed(single, (code,), (level,))
-            within = single / domain.repeated(whole, (level,), (code,))
-            joint = joint * np.expand_dims(within, 1 - axis)
-    return joint
 
 
 def mutual_information(joint: Array) -> float:
