@@ -235,14 +235,11 @@ def shape_pair(
 
 
 # A measured pair is nearer to the truth if only clear deviations of its cells from what coarser
-# tables and single columns say are believed. Some cells are empty. The deviations of others are
-# parts of the expected count, of sizes that the table itself tells (empirical Bayes with a scale
-# mixture: Stephens 2017, "False discovery rates: a new deal").
+# tables and single columns say are believed. How large deviations are, and how many cells are
+# empty, follows from the table (empirical Bayes with a scale mixture: Stephens 2017).
 
-SCALES = np.exp2(np.arange(-4.0, 6.0))
-"""Standard deviations of a cell's count, as parts of what is expected."""
-MOST_ESTIMATED = 2**17
-"""Most cells of a table whose pair is estimated."""
+SCALES = np.append(0.0, np.exp2(np.arange(-4.0, 6.0)))[:, None, None]
+"""Standard deviations of a cell's count, as parts of what is expected; 0 for empty cells."""
 LEAST_ROWS, LEAST_PART = 2.0, 0.02
 """A cell keeps this many rows, or this part of the expected count if that is less."""
 
@@ -266,29 +263,26 @@ def estimate_pair(
         known = np.maximum(domain.summed(found, pair, levels), 1e-9)
         likely = likely_counts(counts, known, noise_std)
         likely = np.maximum(likely, np.minimum(LEAST_ROWS, LEAST_PART * known))
-        likely *= known.sum() / likely.sum()
         for _ in range(6):
             ratio = likely / np.maximum(domain.summed(found, pair, levels), 1e-9)
             found *= spread(np.clip(ratio, 1e-3, 1e3), levels, domain, shapes)
             for axis in range(2):
-                sums = np.maximum(found.sum(axis=1 - axis), 1e-9)
-                found *= np.expand_dims(own[axis] / sums, 1 - axis)
+                sums = np.maximum(found.sum(1 - axis, keepdims=True), 1e-9)
+                found *= np.expand_dims(own[axis], 1 - axis) / sums
     return found
 
 
 def likely_counts(counts: Array, known: Array, noise_std: float) -> Array:
     """Return the mean of each cell's count given a noisy one and what was ``known`` before."""
-    prior, noise = np.square(np.multiply.outer(SCALES, known)) + known, noise_std**2
-    variance = np.concatenate([prior + noise, np.full((1, *known.shape), 1.0 + noise)])
-    off = np.concatenate([np.broadcast_to(counts - known, prior.shape), counts[None]])
-    logs = -0.5 * (np.log(variance) + np.square(off) / variance)
-    likelihood = np.exp(logs - logs.max(axis=0))
-    chances = likelihood / likelihood.sum(axis=0)
+    centre = np.where(SCALES > 0, known, 0.0)
+    prior = np.where(SCALES > 0, np.square(SCALES * known) + known, 1.0)
+    variance = prior + noise_std**2
+    logs = -0.5 * (np.log(variance) + np.square(counts - centre) / variance)
+    chances = likelihood = scipy.special.softmax(logs, axis=0)
     for _ in range(20):
         chances = likelihood * chances.mean(axis=(1, 2), keepdims=True)
         chances /= chances.sum(axis=0)
-    means = known + prior / variance[:-1] * off[:-1]  # of all kinds but the empty one
-    return np.asarray((chances[:-1] * means).sum(axis=0))
+    return np.asarray((chances * (centre + prior / variance * (counts - centre))).sum(axis=0))
 
 
 # Inside a code that stands for several values, the other columns say where a row lies: a Gaussian

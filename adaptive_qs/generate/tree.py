@@ -12,7 +12,7 @@ from adaptive_qs.cliques import Array, Rows, find_cell
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.generate import loglinear
 from adaptive_qs.generate.loglinear import CarriedAttributes, invert_at, over_rows, uniform
-from adaptive_qs.generate.shape import MOST_ESTIMATED, Shapes, estimate_pair, shape_pair
+from adaptive_qs.generate.shape import MOST_SHAPED, Shapes, estimate_pair, shape_pair
 from adaptive_qs.generate.targets import Target
 from adaptive_qs.machine import njit
 
@@ -125,10 +125,9 @@ def pair_marginals(
 ) -> dict[Clique, tuple[Target, Array]]:
     """Map every pair inside a target to its least noisy source and its counts over codes.
 
-    All tables of the pair decide its counts (:func:`estimate_pair`); the source has sums of these.
-    Inside groups of codes they follow ``shapes``, or are divided as in the single attributes. A
-    pair of ``carried`` attributes stands for those that carry them, if no other does. ``allowed``
-    has, by attributes, the cells that can have counts.
+    All tables of the pair decide its counts; the source has sums of these. Inside groups of codes
+    they follow ``shapes``, or are divided as in the single attributes. A pair of ``carried``
+    attributes stands for those that carry them, if no other does. Only ``allowed`` cells have any.
     """
     carried = carried or CarriedAttributes(domain, {})
     allowed, sources = allowed or {}, dict[Clique, list[tuple[Target, tuple[int, int], Clique]]]()
@@ -151,8 +150,8 @@ def pair_marginals(
                 spread = math.sqrt(other.counts.size / counts.size)
                 tables.append((levels, counts, spread * other.noise_std))
         finest, counts, noise_std = tables[0]
-        few = max(table[1].size for table in tables) <= MOST_ESTIMATED
-        if few and noise_std < math.inf and not {*finest}.isdisjoint(pair):
+        few = noise_std < math.inf and max(domain.shape(pair)) <= MOST_SHAPED
+        if few and not {*finest}.isdisjoint(pair):
             joint = estimate_pair(tables, singles, domain, shapes or {}, allowed.get(pair, 1.0))
             others = tuple(k for k in range(target.counts.ndim) if k not in axes)
             sums = np.expand_dims(domain.summed(joint, pair, finest), others)
@@ -166,7 +165,6 @@ def pair_marginals(
                 single = np.maximum(singles[root], 1e-9)
                 within = single / np.bincount(values, single, domain.sizes[i])[values]
                 joint = joint * np.expand_dims(within, 1 - roots.index(root))
-            joint = joint * allowed.get(roots, 1.0)
         pairs[roots] = (target, joint)
     return pairs
 
