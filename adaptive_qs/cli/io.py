@@ -200,7 +200,8 @@ def unconnected_warnings(release: Release) -> list[str]:
         return []
     verb, all_columns = "is" if len(names) == 1 else "are", len(release.schema.columns)
     some = f"{len(names):,} of {counted(all_columns, 'column')} {verb} independent of all others"
-    remedy = "To see what twice the budget changes, run plan with it"
+    remedy = "it foresees, without data, which columns stay independent"
+    remedy = f"Run adaptive-qs plan with twice the budget: {remedy}"
     return [f"At this budget {some}: {join_first(names, 6)}. {remedy}."]
 
 

@@ -63,11 +63,11 @@ def found_rules(
     settled = {frozenset(rule.names) for rule in (*listed, *(rule for rule, _ in orders))}
     texts = [*_equations(joint.pair, schema), *_spans(views), *_implied(views, keys, settled)]
     limits = [each for text in texts if (each := _telling(joint, schema, text))]
-    apart = [{*rule.names} for rule, _ in limits if " >= " in rule.text and " + " in rule.text]
+    apart = [{*rule.names} for rule, _ in limits if "<=" not in rule.text and " + " in rule.text]
     orders = [each for each in orders if {*each[0].names} not in apart]  # which follow
     found = [*orders, *zip(listed, rules.check_rules(joint, listed, "found")), *limits]
     found = [each for each in found if not rules.equivalent_texts(each[0]) & set(declared)]
-    kept = [(rule, check) for rule, check in found if _rows_broken(check) >= LEAST_BROKEN]
+    kept = [each for each in found if _rows_broken(each[1]) >= LEAST_BROKEN]
     most = MOST_WIDE if len(schema.own_columns) > WIDE else MOST_FOUND
     return tuple(sorted(kept, key=lambda each: -_rows_broken(each[1]))[:most])
 
@@ -220,8 +220,7 @@ class _View:
 class _Fact(NamedTuple):
     """A condition on one column: its place, its text, and the rows where it is true and false.
 
-    ``form`` is "missing" for a condition on missing values, "values" for one on labels, and "limit"
-    for one on numbers.
+    ``form``: "missing" if it is on missing values, "values" on labels, "limit" on numbers.
     """
 
     place: int
@@ -367,13 +366,11 @@ def _causes(place: int, view: _View, target: _Fact) -> Iterator[_Fact]:
             if true.any():
                 first, last = amounts[true].min(), amounts[true].max()
                 text = view.equals(low, "<") if last < low else view.equals(first, ">=")
-                if first == last and view.exact:
-                    text = view.equals(first)
+                text = view.equals(first) if first == last and view.exact else text
                 yield _Fact(place, "limit", text, true, view.known & ~true)
         return
-    size = view.column.size
-    rows = np.bincount(view.codes[view.known], minlength=size)
-    kept = (rows > 0) & ~np.isin(np.arange(size), view.codes[against])
+    rows = np.bincount(view.codes[view.known], minlength=view.column.size)
+    kept = (rows > 0) & ~np.isin(np.arange(rows.size), view.codes[against])
     same = not np.any(view.known & target.true & ~kept[view.codes])
     if not same:
         kept &= rows * target.false.mean() >= LEAST_OF_VALUE
@@ -392,8 +389,7 @@ def _is_sharp(view: _View, fact: _Fact, target: _Fact) -> bool:
     if target.form != "missing" and view.distinct > MOST_STEPS:
         return False
     amounts, beyond = view.amounts[fact.false], target.false[fact.false]
-    below = view.amounts[fact.true].max() < amounts.min()
-    distance = amounts if below else -amounts
+    distance = amounts if view.amounts[fact.true].max() < amounts.min() else -amounts
     near = distance <= np.quantile(distance, SHARP_ROWS)
     part = SHARP_MISSING if target.form == "missing" else SHARP
     return bool(beyond[near].mean() >= part * beyond.mean())
@@ -452,13 +448,17 @@ def _strictest(
 
 
 def _spans(views: Sequence[_View]) -> Iterator[str]:
-    """Yield limits of the time between two moments."""
+    """Yield the few possible numbers of days between two moments, or limits of the time."""
     units = {"year": 365.2425 * DAY, "day": DAY, "hour": 3_600, "minute": 60}
-    moments = [view for view in views if view.column.kind == "moments" and view.exact]
-    for x, y in permutations(moments, 2):
+    for x, y in permutations([v for v in views if v.column.kind == "moments" and v.exact], 2):
         span = (np.asarray(y.amounts) - np.asarray(x.amounts))[x.known & y.known]
         if len(span) and span.min() >= 0:
             by_day = y.column.by_day or x.column.by_day
+            days = np.unique(span // DAY).astype(int).tolist()
+            apart = len(days) == 1 or len(days) <= days[-1] - days[0]
+            if apart and len(days) <= MOST_LISTED and span.max() > 0 and not (span % DAY).any():
+                yield " or ".join(f"{y.name} = {x.name} + {n} day{'s' * (n != 1)}" for n in days)
+                continue
             unit = "hour" if span.max() < DAY and not by_day else "day"
             most = int(np.ceil(span.max() / units[unit]))
             yield f"{y.name} <= {x.name} + {most} {unit}{'s' * (most != 1)}"

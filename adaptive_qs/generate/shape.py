@@ -47,11 +47,9 @@ def find_shapes(
         domain: the attributes.
         targets: measured marginals of several attributes, at their levels.
         singles: counts of each attribute's codes.
-        flat: attributes that are not shaped; those measured at their codes with others are not
-            shaped either.
+        flat: attributes that are not shaped.
     """
     used, found = {i for target in targets for i in target.clique}, {}
-    flat = used.union(flat)
     for level in sorted(i for i in used if i >= len(domain)):
         (i,) = domain.columns((level,))
         described, groups = domain.attributes[i], domain.groups(i, level)

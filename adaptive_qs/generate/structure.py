@@ -251,8 +251,9 @@ def _describe(component: Clique, zeros: Zeros) -> Component:
     classes = {}
     for i in component:
         seen = [np.moveaxis(z.allowed, z.clique.index(i), 0) for z in zeros if i in z.clique]
-        flat = np.hstack([s.reshape(len(s), -1) for s in seen])
-        classes[i] = np.unique(flat, axis=0, return_inverse=True)[1].ravel()
+        flat = np.packbits(np.hstack([s.reshape(len(s), -1) for s in seen]), axis=1)
+        keys = np.ascontiguousarray(flat).view(f"V{flat.shape[1]}").ravel()  # sorts faster
+        classes[i] = np.unique(keys, return_inverse=True)[1]
     first = {i: _find_first(c) for i, c in classes.items()}
     small = [Zero(z.clique, z.allowed[np.ix_(*(first[i] for i in z.clique))]) for z in zeros]
     patterns = _list_patterns({i: len(f) for i, f in first.items()}, small)

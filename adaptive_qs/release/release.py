@@ -21,7 +21,7 @@ from adaptive_qs.errors import InputError, ResourceExceeded
 from adaptive_qs.generate.check import Check, CheckedPages
 from adaptive_qs.generate.rows import Fitted, SynthesisSettings, fit_model, synthesize_rows
 from adaptive_qs.generate.targets import single_target
-from adaptive_qs.generate.zeros import Zero
+from adaptive_qs.generate.zeros import Zero, allowed_cells, select_inside
 from adaptive_qs.loop.loop import LoopResult, Round
 from adaptive_qs.machine import PhaseProgress, plan_workers
 from adaptive_qs.pages.words import counted
@@ -376,10 +376,16 @@ class Release(Bundle):
         if (ruleset := self.schema.ruleset) is None:
             return ()
         found: dict[Clique, NDArray[np.bool_]] = {}
-        for cells in ruleset.cells:  # rules on the same columns together, which is faster
+        for cells in (*ruleset.cells, *ruleset.ties):  # rules on the same columns together
             clique = self.workload.domain.clique(cells.names)
             found[clique] = cells.allowed & found.get(clique, True)
-        return tuple(Zero(clique, allowed) for clique, allowed in found.items())
+        zeros = [Zero(clique, allowed) for clique, allowed in found.items()]
+        for k, zero in enumerate(zeros):  # with the zeros inside, lists of its cells are shorter
+            inside = select_inside(zeros, zero.clique)
+            allowed = allowed_cells(inside, self.workload.domain, zero.clique)
+            zeros[k] = zero if allowed is None else Zero(zero.clique, allowed)
+        ties = [{*self.workload.domain.clique(cells.names)} for cells in ruleset.ties]
+        return tuple(z for z in zeros if not any({*z.clique} < tie for tie in ties))
 
     @property
     def _synthesis(self) -> SynthesisSettings:

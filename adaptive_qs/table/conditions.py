@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -205,6 +205,17 @@ class Operand:
         for operand in self.operands:
             yield from operand.columns()
 
+    def weight(self, moments: Collection[str]) -> float:
+        """Return how far it moves when these columns move by one; NaN if that depends."""
+        if not self.operands:
+            return float(self.column_name in moments)
+        a, b = (operand.weight(moments) for operand in self.operands)
+        if any(operand.months for operand in self.operands):
+            return math.nan
+        if self.sign in "+-":
+            return a + b if self.sign == "+" else a - b
+        return 0.0 if a == b == 0 else math.nan
+
     def values(self, row: Row) -> Values:
         """Return its values, by interval arithmetic."""
         if self.column_name is not None:
@@ -279,6 +290,10 @@ class Condition:
         for part in self.within():
             yield from part.limits()
 
+    def is_relative(self, moments: Collection[str]) -> bool:
+        """Return whether it depends on these columns only by their differences."""
+        return all(part.is_relative(moments) for part in self.within())
+
     def negated(self) -> Condition:
         """Return a condition that is true where this one is false."""
         return Not(self)
@@ -308,6 +323,9 @@ class Comparison(Condition):
         left, right = sides[::-1] if self.left.operands else sides
         known = left.column_name is not None and right.constant is None
         return (left, right) if known and self.sign == "=" else None
+
+    def is_relative(self, moments: Collection[str]) -> bool:
+        return self.left.weight(moments) == self.right.weight(moments)
 
     def limits(self) -> Iterator[tuple[str, float]]:
         for one, other in ((self.left, self.right), (self.right, self.left)):
@@ -419,6 +437,9 @@ class Limits(Condition):
 
     def named(self) -> Iterator[str]:
         yield from (self.left, self.right)
+
+    def is_relative(self, moments: Collection[str]) -> bool:
+        return self.right not in moments
 
     def outcome(self, row: Row) -> Outcome:
         a, b = row[self.left], row[self.right]

@@ -20,13 +20,14 @@ from numpy.typing import NDArray
 from adaptive_qs.errors import InputError
 from adaptive_qs.table import conditions
 from adaptive_qs.table.columns.base import ColumnBase
+from adaptive_qs.table.columns.part import PartColumn, Tie
 from adaptive_qs.table.conditions import DAY, Condition, Determination, Limits, Mask, Operand, Row
 from adaptive_qs.table.grammar import Columns, parse_rule
 
 MOST_COLUMNS = 4
 """Most columns that one rule can name, computed ones replaced by their sources."""
 MOST_CELLS = 2**22
-"""Most cells of all these columns together."""
+"""Most cells of all these columns together; with hours and weekdays, twice as many."""
 MOST_TRIED = 10_000
 """Most partial rows that are tried to find out whether the rules allow any row."""
 
@@ -96,8 +97,9 @@ class Rule:
 class Ruleset:
     """All rules of a schema."""
 
-    columns: Columns
+    columns: Columns  # without hours and weekdays
     rules: tuple[Rule, ...]
+    every: Columns  # with them, in the order of the schema
 
     @classmethod
     def of(
@@ -113,14 +115,14 @@ class Ruleset:
             for text, table in declared
         ]
         own = {name: column for name, column in named.items() if not column.part_of}
-        ruleset = cls(own, tuple(rules))
+        ruleset = cls(own, tuple(rules), named)
         ruleset._check()
         return ruleset
 
     def along_with(self, condition: Condition) -> Ruleset:
         """Return the rules and, unchecked, a condition that has to be true, not only unbroken."""
         added = Rule("the condition", conditions.Surely(condition))
-        return Ruleset(self.columns, (*self.rules, added))
+        return replace(self, rules=(*self.rules, added))
 
     @cached_property
     def conditions(self) -> tuple[tuple[str, Condition], ...]:
@@ -236,8 +238,8 @@ class Ruleset:
             allowed[codes[:-1]] = one | (np.arange(len(one)) == missing)
         return self._in_order(names, allowed, rule.text)
 
-    def _in_order(self, names: tuple[str, ...], allowed: Mask, text: str) -> AllowedCells:
-        order = sorted(range(len(names)), key=lambda k: list(self.columns).index(names[k]))
+    def _in_order(self, names: Sequence[str], allowed: Mask, text: str) -> AllowedCells:
+        order = sorted(range(len(names)), key=lambda k: list(self.every).index(names[k]))
         return AllowedCells(tuple(names[k] for k in order), np.transpose(allowed, order), text)
 
     def _codes(self, name: str, texts: Iterable[str]) -> list[int | None]:
@@ -250,6 +252,28 @@ class Ruleset:
         missing = column.missing_code
         markers = {*column.missing, column.labels_of_codes()[missing]} if missing else ()
         return [missing if t in markers else places.get(column.read_amount(t)) for t in texts]
+
+    @cached_property
+    def ties(self) -> tuple[AllowedCells, ...]:
+        """The possible cells of hours and weekdays with other columns.
+
+        They are missing where their column is. Rules on the time between two dates or times leave
+        some of them in the periods of these.
+        """
+        parts = [part for part in self.every.values() if isinstance(part, PartColumn)]
+        found = []
+        for part in (part for part in parts if part.missing):
+            missing = (np.arange(c.size) == c.missing_code for c in (self.columns[part.of], part))
+            found.append(self._in_order((part.of, part.name), np.equal.outer(*missing), part.name))
+        moments = {name for name, column in self.columns.items() if column.kind == "moments"}
+        relative = [c for _, c in self.conditions if c.is_relative(moments)]
+        for names in {frozenset(c.columns()): c.columns() for c in relative}.values():
+            own = {name: [p for p in parts if p.of == name] for name in names if name in moments}
+            if len(own) == 2 and any(own.values()):
+                every = conditions.both(tuple(c for c in relative if {*c.columns()} <= {*names}))
+                cells = Tie(self.every, every, own, MOST_CELLS).cells()
+                found += [self._in_order(*each, "") for each in cells if not each[1].all()]
+        return tuple(found)
 
     # Whether rows can meet them.
 

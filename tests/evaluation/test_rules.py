@@ -541,13 +541,27 @@ def test_limits_of_spans_are_in_the_words_of_a_reader_and_none_follows_from_anot
     table = pd.DataFrame({
         "out": out, "due": out + pd.to_timedelta(rng.integers(7, 29, rows), "D"),
         "left": out + pd.to_timedelta(rng.integers(0, 2, rows), "D"),
+        "back": out + pd.to_timedelta(rng.choice([7, 14, 28], rows), "D"),
         "start": start, "end": start + pd.to_timedelta(rng.integers(7_300, 14_000, rows), "s"),
     })  # fmt: skip
-    for name in ("out", "due", "left"):
+    for name in (dates := ["out", "due", "left", "back"]):
         table[name] = table[name].dt.date
-    parts = table[["out", "due", "left"]], table[["start", "end"]]
+    parts = table[dates[:3]], table[["start", "end"]], table[["out", "back"]]
     schemas = (propose_rules(part, propose(part)) for part in parts)
     found = {rule.rule for schema in schemas for rule in schema.declared_rules}
     assert {"due >= out + 7 days", "end <= start + 4 hours", "end >= start + 2 hours"} <= found
-    assert "left <= out + 1 day" in found
-    assert not {"out < due", "due > out", "start < end", "end > start"} & found
+    assert {
+        "left <= out + 1 day",
+        "back = out + 7 days or back = out + 14 days or back = out + 28 days",
+    } <= found
+    assert (
+        not {
+            "out < back",
+            "back >= out + 7 days",
+            "out < due",
+            "due > out",
+            "start < end",
+            "end > start",
+        }
+        & found
+    )

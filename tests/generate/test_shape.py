@@ -65,8 +65,9 @@ def test_the_order_is_followed_where_it_is_nearer(monkeypatch):
     singles.append(Target((2,), np.ones(3), 50.0))
     found = find_shapes(domain, [Target((3, 4), groups, 20.0)], singles, ())
     assert found.keys() == {3, 4}
-    at_codes = Target((0, 2), np.ones((20, 3)), 20.0)
-    assert find_shapes(domain, [Target((3, 4), groups, 20.0), at_codes], singles, ()).keys() == {4}
+    at_codes = Target((0, 2), np.ones((20, 3)), 20.0)  # its pair of groups says no more by that
+    over = [Target((3, 4), groups, 20.0), at_codes]
+    assert find_shapes(domain, over, singles, ()).keys() == {3, 4}
     assert not find_shapes(domain, [Target((3, 4), groups, 20.0)], singles, (0, 1))
     # Noise, groups without order, and a marginal that noise could have made are left flat.
     shuffled = groups[[4, 0, 5, 1, 6, 2, 7, 3]]

@@ -164,6 +164,78 @@ def test_rules_between_times_leave_hours_and_weekdays(equation):
         assert (again.columns[place] == codes.columns[place]).mean() > 0.99
 
 
+@pytest.mark.parametrize(
+    ("rule", "granularity", "units"),
+    [
+        ("stay = b - a", "week", ("weekday",)),
+        ("stay = (b - a) / 1 hour", "day", ("hour",)),
+        ("b >= a + 2 days", "week", ("weekday", "hour")),
+        ("b > a", "day", ("hour",)),
+        ("stay > 9 -> b = a", "month", ("weekday",)),
+    ],
+)
+def test_the_model_knows_which_hours_and_weekdays_rules_leave(rule, granularity, units):
+    """The cells are those of all values that meet the rule, found one by one."""
+    kind, time = ("datetime", "T00:00:00") if "hour" in units else ("date", "")
+    column = {"type": kind, "granularity": granularity, "missing": [""], "min": f"2024-01-03{time}"}
+    last = "2024-01-08" if "hour" in units else "2024-02-20"
+    columns = [{**column, "name": name, "max": last + time} for name in "ab"]
+    for unit in units:  # the second moment has one part only
+        columns += [{"name": f"a_{unit}", "type": "part", "of": "a", "unit": unit}]
+    columns += [{"name": "b_part", "type": "part", "of": "b", "unit": units[-1]}]
+    columns += [{"name": "stay", "type": "integer", "min": 0, "max": 30, "missing": [""]}]
+    rules = [rule, "b <= a + 3 hours"] if rule == "b > a" else [rule]
+    schema = Schema.parse({"version": 1, "columns": columns, "rules": rules})
+    step = np.timedelta64(15, "m") if "hour" in units else np.timedelta64(1, "D")
+    every = np.arange(np.datetime64(f"2024-01-03{time}"), np.datetime64(last + time), step)
+    cells = [pd.Series(each.ravel()) for each in np.meshgrid(every, every)]
+    apart = (cells[1] - cells[0]).dt.total_seconds()
+    met = {
+        "stay = b - a": apart / 86_400, "stay = (b - a) / 1 hour": np.rint(apart / 3_600),
+        "b >= a + 2 days": 5.0 * (apart >= 2 * 86_400) - 1,
+        "stay > 9 -> b = a": 10.0 * (apart == 0),
+        "b > a": 5.0 * ((apart > 0) & (apart <= 3 * 3_600)) - 1,
+    }[rule]  # fmt: skip
+    cells = {"a": cells[0], "b": cells[1], "stay": met}
+    kept = pd.DataFrame(cells)[(met >= 0) & (met <= 30)].astype({"stay": int})
+    codes = read_table(kept.astype({"stay": "Int64"}), schema)
+    assert schema.ruleset.ties
+    for tie in schema.ruleset.ties:
+        found = tuple(codes.columns[schema.names.index(name)] for name in tie.names)
+        assert tie.allowed[found].all()
+        if tie.text or {"a", "b"} - {*tie.names} or rule == "stay > 9 -> b = a":
+            continue
+        known = np.zeros_like(tie.allowed)
+        known[found] = True
+        axes = [schema.column(name).num_values for name in tie.names]
+        inside = tuple(
+            slice(1, n - 1) if name in "ab" else slice(n) for name, n in zip(tie.names, axes)
+        )
+        assert (known == tie.allowed)[inside].all()  # but for periods of which a part is missing
+
+
+@pytest.mark.slow
+def test_weekdays_of_two_dates_and_the_days_between_stay():
+    """Loans on working days for one to three weeks: rows of a fit keep all of that."""
+    lent = np.datetime64("2023-01-02") + (
+        7 * RNG.integers(0, 50, N) + RNG.integers(0, 5, N)
+    ).astype("m8[D]")
+    days = 7 * RNG.integers(1, 4, N)
+    table = pd.DataFrame({"a": lent, "b": lent + days.astype("m8[D]"), "stay": days})
+    column = {"type": "date", "granularity": "week", "min": "2023-01-02", "max": "2024-01-28"}
+    columns = [{**column, "name": name} for name in "ab"]
+    columns += [{**DAY, "of": name, "name": f"{name}_weekday"} for name in "ab"]
+    columns += [{"name": "stay", "type": "integer", "min": 0, "max": 27}]
+    schema = Schema.parse({"version": 1, "columns": columns, "rules": ["stay = b - a"]})
+    model = Synthesizer(rho=50, insecure_seed=1, beyond_limits=True, workers=1)
+    drawing = model.fit(table, schema=schema).release_.draw(seed=1)
+    made = drawing.table().to_pandas().astype({"a": "M8[s]", "b": "M8[s]"})
+    assert ((made.b - made.a).dt.days == made.stay).all()
+    assert (made.stay % 7 == 0).mean() > 0.99
+    assert (made.a.dt.dayofweek < 5).mean() > 0.99
+    assert not drawing.contradictions
+
+
 @pytest.mark.slow
 def test_the_check_against_the_release_sees_the_weekdays_that_are_written():
     """A rule that the true table breaks moves all Saturdays to Sundays."""
