@@ -209,10 +209,7 @@ def shape_pair(
     domain: Domain,
     shapes: Shapes,
 ) -> Array:
-    """Return a marginal of two attributes over codes, which follow their order inside groups.
-
-    The counts of groups in ``table`` are kept, and codes are divided as in the single columns.
-    """
+    """Return counts of a pair over codes that follow their order inside the groups of a table."""
     columns = domain.columns(levels)
     flat = domain.repeated(table, levels, columns)
     for axis, (code, level) in enumerate(zip(columns, levels)):
