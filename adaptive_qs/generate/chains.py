@@ -197,9 +197,7 @@ class FitSettings:
 
 
 SHORTEST = 0.75
-"""Smallest length of a step, as a part of that in the settings."""
-
-
+"""Smallest length of a step, as a part of that in the settings; trends that swing shorten by it."""
 CLEAR_MISFIT = 2.0
 """Mean squared misfit of a coarser target, or of all trends and a trend, from which on it is
 followed, in variances."""
@@ -243,7 +241,8 @@ class WeightUpdater:
         for target in targets:
             self._alike.setdefault(self.model.carrier(target.clique), []).append(target)
         self._inside = finest_groups(self.model.domain, self.model.shapes)
-        self._trends = 0.0  # mean squared misfit of trends in the last step
+        self._offs = np.zeros(len(self._alike))  # misfits of trends in the last step
+        self._trends, self._trend_pace = 0.0, 1.0  # mean square of these, and length of steps
         self._waiting = dict[Clique, int]()  # steps until a coarser target is looked at again
         self._misfits = {t.clique: np.zeros(t.counts.shape, dtype=np.float32) for t in targets}
 
@@ -258,7 +257,7 @@ class WeightUpdater:
         every, shapes = list(self._alike), self.model.shapes
         moved: list[list[tuple[int, NDArray[np.float64]]]] = [[] for _ in every]
         products, squares = np.zeros((2, len(every)))
-        trends = dict[Clique, float]()
+        trends = np.zeros(len(every))
 
         def follow(k: int) -> None:
             settings, domain = self.settings, self.model.domain
@@ -285,10 +284,10 @@ class WeightUpdater:
                     target.clique, desired, counted, eta, self.shared
                 )
                 if target.trend is not None:
-                    off, squared = target.trend.misfit(counts, share)
-                    trends[target.clique] = squared
-                    if min(self._trends, squared) > CLEAR_MISFIT:
-                        ratios[target.clique] *= target.trend.ratio(counts, eta, off)
+                    off, trends[k] = target.trend.misfit(counts, share)
+                    if min(self._trends, trends[k] ** 2) > CLEAR_MISFIT:
+                        step = self._trend_pace * off
+                        ratios[target.clique] *= target.trend.ratio(counts, eta, step)
                 moved[k] += drifts(
                     ratios[target.clique], codes[columns], target.clique, domain, shapes
                 )
@@ -301,7 +300,9 @@ class WeightUpdater:
             self.model.scale_all(ratios)
 
         over_items(self.workers, follow, range(len(every)))
-        self._trends = float(np.mean([*trends.values()])) if trends else 0.0
+        if self._trends > CLEAR_MISFIT and trends @ self._offs < -(self._offs @ self._offs):
+            self._trend_pace *= SHORTEST  # together they are now further off, on the other side
+        self._offs, self._trends = trends, trends @ trends / max(np.sum(trends != 0), 1)
         for i, drift in chain.from_iterable(moved):
             self.model.scale((i,), 1 / drift)
         if products.sum() < -eta * squares.sum():
@@ -408,9 +409,9 @@ def begin_chains(
     ]
     linked = [t for t in targets if not t.parts]
     linked += (independent_target(zero, counts) for zero in apart)
-    tree = dependence_tree(domain, linked, counts, given, carried, shapes)
-    held += dict.fromkeys(zero.clique for zero in apart)
     masks = build_masks(left, domain, [*carriers, *(zero.clique for zero in left)])
+    tree = dependence_tree(domain, linked, counts, given, carried, shapes, masks)
+    held += dict.fromkeys(zero.clique for zero in apart)
     model = LogLinearModel(domain, held, counts, workers, masks, given, carried, shapes)
     write_tree(model, tree, settings.damping_rows)
     fill_rows(rows, tree, counts, zeros, rng, seed, given, carried)
@@ -421,7 +422,7 @@ def begin_chains(
     if blocks:
         from adaptive_qs.generate.blocks import BlockMoves  # few tables need them
 
-        joints = pair_marginals(domain, linked, counts, carried)
+        joints = pair_marginals(domain, linked, counts, carried, allowed=masks)
         redraws = BlockMoves(model, blocks, joints, left, workers)
     proposals = TreeMoves(model, tree, counts, workers)
     shared = SharedSteps(components) if components else None
@@ -484,16 +485,16 @@ def shrink_to_measured(
 def write_tree(model: LogLinearModel, tree: Sequence[Node], damping: float) -> None:
     """Multiply joint/product of every tree edge into the weights of the clique that holds it.
 
-    ``damping`` rows are added to numerator and denominator.
+    ``damping`` rows are added to numerator and denominator; estimates without noise get 1 % of it.
     """
     for node in tree:
-        if node.source is None or node.parent is None:
+        if (source := node.source) is None or node.parent is None:
             continue
-        clique, counts = node.source.clique, node.source.counts
-        columns = [model.carried.root(i) for i in model.domain.columns(clique)]
+        columns = [model.carried.root(i) for i in model.domain.columns(source.clique)]
         first, second = sorted((columns.index(node.parent), columns.index(node.attribute)))
         others = tuple(axis for axis in range(len(columns)) if axis not in (first, second))
-        joint = counts.sum(axis=others, keepdims=True)
+        joint = source.counts.sum(axis=others, keepdims=True)
         sums = joint.sum(axis=second, keepdims=True), joint.sum(axis=first, keepdims=True)
         independent = sums[0] * sums[1] / joint.sum()
-        model.scale(clique, (joint + damping) / (independent + damping))
+        rows = damping if source.noise_std else damping / 100
+        model.scale(source.clique, (joint + rows) / (independent + rows))

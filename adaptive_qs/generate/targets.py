@@ -48,14 +48,14 @@ class Trend:
         return Trend(self.scores, self.product * factor, self.noise_std * factor)
 
     def misfit(self, counts: Array, share: float) -> tuple[float, float]:
-        """Return how far the product is above that of ``counts``, and the squared misfit.
+        """Return how far the product is above that of ``counts``, in rows and standard deviations.
 
-        ``counts`` have this ``share`` of the rows. The squared misfit is in variances of the
-        product, from the noise of the measurement and from the chance of drawing rows.
+        ``counts`` have this ``share`` of the rows. The deviation has parts from the noise of the
+        measurement and from the chance of drawing rows.
         """
         first, second = self.scores
         off = float(share * self.product - first @ counts @ second)
-        return off, off**2 / ((share * self.noise_std) ** 2 + max(float(counts.sum()), 1.0))
+        return off, off / math.hypot(share * self.noise_std, max(float(counts.sum()), 1.0) ** 0.5)
 
     def ratio(self, counts: Array, exponent: float, off: float) -> Array:
         """Return factors for the weights of the pair, which bring its product nearer.

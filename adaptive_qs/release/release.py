@@ -377,8 +377,6 @@ class Release(Bundle):
             return ()
         found: dict[Clique, NDArray[np.bool_]] = {}
         for cells in (*ruleset.cells, *ruleset.ties):  # rules on the same columns together
-            if any(c.text == cells.text and {*cells.names} < {*c.names} for c in ruleset.ties):
-                continue  # its cells with hours and weekdays say more
             clique = self.workload.domain.clique(cells.names)
             found[clique] = cells.allowed & found.get(clique, True)
         zeros = [Zero(clique, allowed) for clique, allowed in found.items()]
@@ -386,7 +384,8 @@ class Release(Bundle):
             inside = select_inside(zeros, zero.clique)
             allowed = allowed_cells(inside, self.workload.domain, zero.clique)
             zeros[k] = zero if allowed is None else Zero(zero.clique, allowed)
-        return tuple(zeros)
+        ties = [{*self.workload.domain.clique(cells.names)} for cells in ruleset.ties]
+        return tuple(z for z in zeros if not any({*z.clique} < tie for tie in ties))
 
     @property
     def _synthesis(self) -> SynthesisSettings:

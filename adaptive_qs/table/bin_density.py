@@ -134,7 +134,9 @@ def inside(column: RangeColumn, counts: Array) -> Inside:
     place = np.searchsorted(starts, heaps.points)
     density[place] = 0.0
     density *= _normal(density, owner, rest)[owner]
-    factors, endings = _endings(column, starts, widths, density, heaps, (counts, last > first))
+    several = last > first
+    shared = density * several[owner]
+    factors, endings = _endings(column, starts, widths, shared, heaps, (counts, several))
     density *= factors
     density *= _normal(density, owner, rest)[owner]
     density[place] = heaps.rows
@@ -400,8 +402,8 @@ def _endings(
 ) -> tuple[Array, tuple[tuple[int, int, float], ...]]:
     """Return factors of the cells of one point, and endings of others with their probabilities.
 
-    ``rows`` are expected on each cell, heaps aside, if endings meant nothing; ``codes`` are the
-    rows of every code, and which of them have several points.
+    ``rows`` are expected on each cell of codes of several points, heaps aside, if endings meant
+    nothing; ``codes`` are the rows of every code, and which of them have several points.
     """
     factors = np.ones(rows.size)
     found = column.counted.endings if column.counted else ()

@@ -394,7 +394,7 @@ class Profile:
         content |= {"min": starts[0], "max": starts[-1] - 1}
         if len(starts) - 1 < starts[-1] - starts[0]:
             content["bin_starts"] = starts[:-1]
-            content |= bins.private_heaps(points, weights, starts, step)
+            content |= bins.private_heaps(points, weights, starts, bins.Grid(0, step))
             content |= {"step": step} if step > 1 else {}
         return content | self.written, note
 
@@ -417,7 +417,7 @@ class Profile:
         content: dict[str, Any] = {"edges": edges, **clip}
         if grid.decimals is not None:
             content["decimals"] = grid.decimals
-            content |= bins.private_heaps(points, weights, edges)
+            content |= bins.private_heaps(points, weights, edges, grid)
         if grid.multiple > 1:
             content["step"] = grid.step
         content |= self.written if grid.decimals is not None else {}

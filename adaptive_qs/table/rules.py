@@ -257,7 +257,7 @@ class Ruleset:
     def ties(self) -> tuple[AllowedCells, ...]:
         """The possible cells of hours and weekdays with other columns.
 
-        They are missing where their column is. A rule on the time between two dates or times leaves
+        They are missing where their column is. Rules on the time between two dates or times leave
         some of them in the periods of these.
         """
         parts = [part for part in self.every.values() if isinstance(part, PartColumn)]
@@ -265,13 +265,14 @@ class Ruleset:
         for part in (part for part in parts if part.missing):
             missing = (np.arange(c.size) == c.missing_code for c in (self.columns[part.of], part))
             found.append(self._in_order((part.of, part.name), np.equal.outer(*missing), part.name))
-        for text, condition in self.conditions:
-            moments = [n for n in condition.columns() if self.columns[n].kind == "moments"]
-            own = {name: [part for part in parts if part.of == name] for name in moments}
-            if len(own) == 2 and any(own.values()) and condition.is_relative(moments):
-                tie = Tie(self.every, condition, own, MOST_CELLS)
-                cells = (self._in_order(*each, text) for each in tie.cells())
-                found += [each for each in cells if not each.allowed.all()]
+        moments = {name for name, column in self.columns.items() if column.kind == "moments"}
+        relative = [c for _, c in self.conditions if c.is_relative(moments)]
+        for names in {frozenset(c.columns()): c.columns() for c in relative}.values():
+            own = {name: [p for p in parts if p.of == name] for name in names if name in moments}
+            if len(own) == 2 and any(own.values()):
+                every = conditions.both(tuple(c for c in relative if {*c.columns()} <= {*names}))
+                cells = Tie(self.every, every, own, MOST_CELLS).cells()
+                found += [self._in_order(*each, "") for each in cells if not each[1].all()]
         return tuple(found)
 
     # Whether rows can meet them.

@@ -12,7 +12,6 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from adaptive_qs.table.bins import PEAK
 from adaptive_qs.table.cells import as_seconds, as_text, normalise
 from adaptive_qs.table.text import (
     NUMBER,
@@ -90,14 +89,14 @@ class Span:
         return self.week[0 if self.days else 1].reshape(7, 24)
 
     def frequent(self, step: int) -> bool:
-        """Return whether a tenth of the rows are on frequent days of the month, or on seconds.
+        """Return whether days of the month, or seconds, clearly have a tenth of the rows too many.
 
-        These have `PEAK` times the rows of an average one. ``step`` is the number of seconds that
-        the format of the moments can tell apart.
+        ``step`` is the number of seconds that the format of the moments can tell apart.
         """
         marks = self.marks[0, :31] if self.days else self.marks[1, ::step]
-        least = max(PEAK * marks.mean(), marks.sum() ** 0.5)
-        return bool(marks[marks > least].sum() > 0.1 * marks.sum())
+        even = float(marks.mean())
+        often = marks > max(1.5 * even, even + 5 * max(even, 1.0) ** 0.5)  # beyond chance
+        return bool((marks - even)[often].sum() > 0.1 * marks.sum())
 
     @property
     def limits(self) -> tuple[int, int]:

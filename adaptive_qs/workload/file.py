@@ -158,7 +158,7 @@ class WorkloadFile(BaseModel, frozen=True, extra="forbid"):
     """Requested queries; parts that overlap add their weights."""
     target: Annotated[str, Field(min_length=1)] | None = None
     """Column that models trained on a synthetic table are to predict, for synthesize and the
-    forecasts of plan: every set is also requested together with it, with the same weight."""
+    forecasts of plan: every set is also requested together with it, and sets with it weigh more."""
 
     @classmethod
     def parse(cls, content: Any, source: str = "workload") -> Self:

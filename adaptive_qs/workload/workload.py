@@ -208,11 +208,10 @@ class Workload:
     def serving(self, target: str) -> Self:
         """Return the workload for models that predict one attribute from the others.
 
-        Every set is also requested together with the target, with the same weight.
-
-        A set of attributes shows how these depend on each other, and with the target how it depends
-        on them. So the combinations with the target weigh at least as much as all others together:
-        a rule without a constant, which looks at no row.
+        A requested set that holds the target weighs √n times as much, for n other attributes: what
+        these say about the target adds up in a prediction, and independent errors add by squares.
+        Every other set is also requested together with the target, with the same weight. The rule
+        looks at no row.
 
         Raises:
             SchemaError: there is no such attribute.
@@ -228,11 +227,12 @@ class Workload:
         (attribute,) = self.domain.clique([target])
         if self.domain.sizes[attribute] < 2:
             raise WorkloadError(f"the target {target!r} has one value: there is nothing to predict")
-        weights = dict(self.weights)
-        for clique, weight in self.weights.items():
-            if attribute not in clique:
-                joined = tuple(sorted((*clique, attribute)))
-                weights[joined] = min(weights.get(joined, 0.0) + weight, MOST_WEIGHT)
+        raised = math.sqrt(len({*chain.from_iterable(self.weights)} - {attribute}))
+        with_it = {c: raised * w for c, w in self.weights.items() if attribute in c}
+        for clique in (c for c in self.weights if attribute not in c):
+            joined = tuple(sorted((*clique, attribute)))
+            with_it[joined] = with_it.get(joined, 0.0) + self.weights[clique]
+        weights = {**self.weights, **{c: min(w, MOST_WEIGHT) for c, w in with_it.items()}}
         if weights.keys() == {(attribute,)}:
             raise WorkloadError(
                 f"the workload requests nothing but the target {target!r}: add the columns that "

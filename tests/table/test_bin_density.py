@@ -186,3 +186,14 @@ def test_the_mean_of_the_left_tail_comes_back_from_a_release():
         drawn = run.fit(frame, schema=schema).sample(40_000, seed=seed).x
         means.append(drawn[drawn < 0].mean())
     assert np.mean(means) == pytest.approx(frame.x[frame.x < 0].mean(), rel=0.2)
+
+
+def test_values_with_codes_of_their_own_leave_an_ending_to_the_others():
+    """Of 600 rows that end with .99, 200 have a code of their own: 400 are among the other 780."""
+    edges = (0, 0.99, 1, 10, 20)
+    column = counted(column_of(type="numeric", edges=edges, decimals=2), endings=[(99, 100, 600)])
+    drawn = inside(column, np.array([0.0, 200, 400, 380])).draw(
+        np.repeat([2, 3], 50_000), np.random.default_rng(1)
+    )
+    share = (np.rint(drawn.to_numpy() * 100) % 100 == 99).mean()
+    assert share == pytest.approx(400 / 780, abs=0.02)

@@ -40,11 +40,12 @@ def test_every_set_is_also_asked_for_together_with_the_target(weights):
         return
     served = asked.serving("b")
     assert served.target == "b"
+    raised = math.sqrt(len({i for c in weights for i in c} - {1}))
     wanted = {c: w for c, w in weights.items() if 1 not in c}
     for clique in {tuple(sorted({*c, 1})) for c in weights}:
         rest = tuple(i for i in clique if i != 1)
-        wanted[clique] = weights.get(clique, 0.0) + weights.get(rest, 0.0)
-    assert served.weights == wanted
+        wanted[clique] = raised * weights.get(clique, 0.0) + weights.get(rest, 0.0)
+    assert served.weights == pytest.approx(wanted)
     with_it = math.fsum(w for c, w in served.weights.items() if 1 in c)
     assert with_it >= math.fsum(w for c, w in weights.items() if 1 not in c) * (1 - 1e-12)
 
