@@ -21,8 +21,7 @@ DEFAULT_SHARE = 0.1
 
 def as_integer(value: Any) -> int | None:
     """Return the value as an integer; None if it is not one (a boolean, text, 3.0)."""
-    known = isinstance(value, Integral) and not isinstance(value, bool)
-    return int(value) if known else None
+    return int(value) if isinstance(value, Integral) and not isinstance(value, bool) else None
 
 
 def as_number(value: Any) -> float | None:
@@ -180,8 +179,7 @@ class Estimator:
         """Return the tags that pipelines of scikit-learn read."""
         from sklearn.utils import InputTags, Tags, TargetTags
 
-        target = TargetTags(required=False)
-        return Tags(None, target, input_tags=InputTags(), requires_fit=True)
+        return Tags(None, TargetTags(required=False), input_tags=InputTags(), requires_fit=True)
 
     def __repr__(self) -> str:
         """Return a call with the parameters that differ from their defaults."""

@@ -47,8 +47,7 @@ class ResidualEstimate:
     def merged(self, values: Array, precision: float) -> ResidualEstimate:
         """Average with an independent measurement by inverse variance (Fuentes et al., Alg. 4)."""
         total = self.precision + precision
-        mixed = (self.precision * self.values + precision * values) / total
-        return ResidualEstimate(mixed, total)
+        return ResidualEstimate((self.precision * self.values + precision * values) / total, total)
 
 
 def uniform_reference(domain: Domain) -> tuple[Array, ...]:
@@ -199,8 +198,7 @@ class ReferenceModel:
             return None
         levels, shares = self.fill[columns]
         coarse = tuple(k if k in self.domain.chain(i) else i for i, k in zip(levels, clique))
-        summed = self.domain.summed(self.total * shares, levels, coarse)
-        return self._spread(summed, coarse, clique)
+        return self._spread(self.domain.summed(self.total * shares, levels, coarse), coarse, clique)
 
     def _single(self, clique: Clique) -> Array:
         """Return the component of one attribute, which is measured at its codes, or of none."""

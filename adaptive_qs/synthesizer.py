@@ -149,8 +149,7 @@ class Synthesizer(Estimator, SynthesizeOptions):
             if library == "codes" and drawn.drawing is not None:
                 found[drawn.name] = drawn.drawing.coded()
             else:
-                made = pa.concat_tables(drawn.pages)
-                found[drawn.name] = to_frame(made, library, drawn.schema)
+                found[drawn.name] = to_frame(pa.concat_tables(drawn.pages), library, drawn.schema)
             what = f"table of {drawn.name}" if released.schema.is_set else "table"
             warn_all(warn_of_contradictions(drawn.contradictions, what), stacklevel=2)
         return found if released.schema.is_set else found[released.schema.root]

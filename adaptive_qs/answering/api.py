@@ -310,8 +310,7 @@ class Answers:
         if not table_format(path).is_text:
             kind = "keep"
         options = self._read.checked.options
-        own = options.resume and is_from_interrupted_run(path, options.ledger)
-        replacing = force or own
+        replacing = force or (options.resume and is_from_interrupted_run(path, options.ledger))
         for file in (path, files.stamp_path(path), bundle.manifest_path(path)):
             files.check_new(file, replacing)
         check_room(self.plan.queries, path)

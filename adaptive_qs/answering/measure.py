@@ -71,8 +71,7 @@ def measure(
     units: Sequence[int],
 ) -> list[Array]:
     """Release noisy answers to integer strategies, one axis per factor; all are charged or none."""
-    queries = [_query(domain, each) for each in measurements]
-    made = map(Measurement.costing, queries, counts, units)
+    made = map(Measurement.costing, [_query(domain, each) for each in measurements], counts, units)
     return mechanisms.measure([each.finely(MAX_ROWS) for each in made])
 
 

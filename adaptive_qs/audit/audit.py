@@ -302,8 +302,7 @@ def _plan(
     synthesis = Synthesis.of(schema, queries, rho, **options)
     if schema.is_set:  # `answer` refuses a set
         return [synthesis]
-    alone = schema.tables[schema.root]
-    return [synthesis, Batch.of(alone, queries, rho, mechanism, **options)]
+    return [synthesis, Batch.of(schema.tables[schema.root], queries, rho, mechanism, **options)]
 
 
 def _differing(

@@ -169,8 +169,7 @@ def compare(recorded: Run, replayed: Run, where: str, report: AuditReport) -> No
         label = f"stopped by {replayed.failure}" if stop is None else stop
         report.note(Check.COURSE, False, where, label)
         return
-    as_long = len(recorded.calls) == len(replayed.calls)
-    report.note(Check.COURSE, as_long, where, "number of draws")
+    report.note(Check.COURSE, len(recorded.calls) == len(replayed.calls), where, "number of draws")
     for name in sorted({*recorded.artefacts, *replayed.artefacts}):
         equal = recorded.artefacts.get(name) == replayed.artefacts.get(name)
         report.note(Check.OUTPUTS, equal, where, name)

@@ -92,8 +92,7 @@ def evaluate(
             names = true.name, synthetic.name
             pages[options.report] = evaluation_page(result, names)
         seconds = _write_pages(pages, options, clock)
-    accepted = all(each.met for each in result.criteria or ())
-    code = 0 if accepted else NOT_ACCEPTED
+    code = 0 if all(each.met for each in result.criteria or ()) else NOT_ACCEPTED
     if _is_json(result, seconds, options):
         return code
     io.emit_rows(f"Verdict: {verdict.overall.word}", [("-", text) for text in verdict.brief])

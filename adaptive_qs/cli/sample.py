@@ -179,8 +179,7 @@ def _write_counts(
             write_manifest(release.manifest, marginal=marginal, sha256=sha256)
             put_stamp()
 
-        batches = table.to_batches()
-        write_batches(batches, table.schema, path, found.columns, state, replacing)
+        write_batches(table.to_batches(), table.schema, path, found.columns, state, replacing)
 
 
 # `dummy SCHEMA`: a table from the public schema and its rules alone, to test programs with.
@@ -275,5 +274,4 @@ def draw_dummy(schema: Schema, rows: int, seed: int) -> Drawing:
     zeros = tuple(Zero(domain.clique(c.names), c.allowed) for c in cells)
     single = tuple((i,) for i in range(len(domain)))
     parts = synthesize_rows(model, (), single, rows, seed, zeros=zeros)
-    checked = CheckedPages(parts, Check(model, (), zeros), seed)
-    return Drawing(schema, rows, checked, seed, PRIVATE)
+    return Drawing(schema, rows, CheckedPages(parts, Check(model, (), zeros), seed), seed, PRIVATE)

@@ -247,8 +247,7 @@ def synthesize(data: shared.PrivateTable = None, *, options: Options) -> None:
                 release.save(outputs.release, renewing)
                 files["release"] = outputs.release
             if outputs.out is not None:
-                workers = checked.root.work.limits.workers
-                drawn = release.draw(options.rows, seed, workers, clock)
+                drawn = release.draw(options.rows, seed, checked.root.work.limits.workers, clock)
                 written = outputs.write(release, drawn, {"seed": seed}, kind, replacing, clock)
                 files["table"] = outputs.out
             closed = run.finish()
@@ -272,8 +271,7 @@ def _check_outputs(
     """Refuse outputs that cannot be written; return whether tables and release replace files."""
     if outputs.out is None and outputs.release is None:
         raise InputError("No output file is set. Use --out, --release or both.")
-    known = [*inputs, options.workload, *shared.companions(options)]
-    shared.check_distinct(outputs.files, known)
+    shared.check_distinct(outputs.files, [*inputs, options.workload, *shared.companions(options)])
     begun = [
         path for path in outputs.tables.values() if any(map(exists, shared.with_sidecar(path)))
     ]

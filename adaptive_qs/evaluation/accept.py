@@ -188,8 +188,7 @@ class Propensity(Criterion):
         train, test = order[:rows], order[rows:]
         if len(np.unique(labels[train])) < 2 or len(np.unique(labels[test])) < 2:
             raise InputError("propensity: the tables have too few rows. Use larger tables.")
-        samples = [(table, labels)] * 2
-        return train_all([(kinds, samples, (train, test), 0)], 1, None)[0][0], ""
+        return train_all([(kinds, [(table, labels)] * 2, (train, test), 0)], 1, None)[0][0], ""
 
 
 class Unique(Criterion):

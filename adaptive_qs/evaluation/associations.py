@@ -445,6 +445,5 @@ class CorrelationsCheck(Check):
         heads = ("true", "synthetic", "by ranks: true", "synthetic")
         columns = (checks.COLUMNS, *(checks.number(head, signed) for head in heads))
         caption = "Correlations (Pearson) and rank correlations (Spearman), largest change first"
-        rows = [astuple(c)[:5] for c in facts[:LISTED]]
-        figure = checks.Table(caption, columns, rows)
+        figure = checks.Table(caption, columns, [astuple(c)[:5] for c in facts[:LISTED]])
         return Finding(*self.word_for(facts), text, figures=(figure,))

@@ -381,8 +381,7 @@ class ModelsCheck(Check):
         else:
             text += f" ({share(max(facts.kept, 0.0), 2)} of its gain over chance)."
         figures = _figures(facts)
-        found = self.word_for(facts.kept)
-        return Finding(*found, text, figures=figures, notes=facts.limitations)
+        return Finding(*self.word_for(facts.kept), text, figures=figures, notes=facts.limitations)
 
 
 def _figures(facts: Utility) -> tuple[checks.Figure, ...]:

@@ -213,8 +213,7 @@ class RulesCheck(Check):
         """Check declared rules, rules that the true table keeps, and pairs of values."""
         joint, declared = comparison.joint, comparison.rules
         checked = list(zip(declared, check_rules(joint, declared, "declared")))
-        texts = [rule.text for rule in declared]
-        checked += found_rules(joint, comparison.schema, texts)
+        checked += found_rules(joint, comparison.schema, [rule.text for rule in declared])
         found = tuple(check for _, check in checked)
         counts = comparison.pairs
         odd = sorted((o for o in counts.odd if o.surprise >= ODD), key=lambda o: -o.surprise)
@@ -224,8 +223,7 @@ class RulesCheck(Check):
     def judge(self, facts: RuleFacts, evaluation: Any) -> Finding:
         grade, word = self.word_for(facts)
         broken = broken_rules(facts.checks)
-        columns = evaluation.pair.domain.names
-        text = "" if grade == "good" else rows_sentence(facts, broken, columns)
+        text = "" if grade == "good" else rows_sentence(facts, broken, evaluation.pair.domain.names)
         names = checks.format_names([rule.rule for rule in broken])
         advice = (f"Repair or report rows that break {names}.",) if broken else ()
         return Finding(grade, word, text, figures=_figures(facts, evaluation), advice=advice)

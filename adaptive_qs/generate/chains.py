@@ -409,9 +409,9 @@ def begin_chains(
     ]
     linked = [t for t in targets if not t.parts]
     linked += (independent_target(zero, counts) for zero in apart)
-    tree = dependence_tree(domain, linked, counts, given, carried, shapes)
-    held += dict.fromkeys(zero.clique for zero in apart)
     masks = build_masks(left, domain, [*carriers, *(zero.clique for zero in left)])
+    tree = dependence_tree(domain, linked, counts, given, carried, shapes, masks)
+    held += dict.fromkeys(zero.clique for zero in apart)
     model = LogLinearModel(domain, held, counts, workers, masks, given, carried, shapes)
     write_tree(model, tree, settings.damping_rows)
     fill_rows(rows, tree, counts, zeros, rng, seed, given, carried)
@@ -422,7 +422,7 @@ def begin_chains(
     if blocks:
         from adaptive_qs.generate.blocks import BlockMoves  # few tables need them
 
-        joints = pair_marginals(domain, linked, counts, carried)
+        joints = pair_marginals(domain, linked, counts, carried, allowed=masks)
         redraws = BlockMoves(model, blocks, joints, left, workers)
     proposals = TreeMoves(model, tree, counts, workers)
     shared = SharedSteps(components) if components else None
@@ -485,16 +485,16 @@ def shrink_to_measured(
 def write_tree(model: LogLinearModel, tree: Sequence[Node], damping: float) -> None:
     """Multiply joint/product of every tree edge into the weights of the clique that holds it.
 
-    ``damping`` rows are added to numerator and denominator.
+    ``damping`` rows are added to numerator and denominator; estimates without noise get 1 % of it.
     """
     for node in tree:
-        if node.source is None or node.parent is None:
+        if (source := node.source) is None or node.parent is None:
             continue
-        clique, counts = node.source.clique, node.source.counts
-        columns = [model.carried.root(i) for i in model.domain.columns(clique)]
+        columns = [model.carried.root(i) for i in model.domain.columns(source.clique)]
         first, second = sorted((columns.index(node.parent), columns.index(node.attribute)))
         others = tuple(axis for axis in range(len(columns)) if axis not in (first, second))
-        joint = counts.sum(axis=others, keepdims=True)
+        joint = source.counts.sum(axis=others, keepdims=True)
         sums = joint.sum(axis=second, keepdims=True), joint.sum(axis=first, keepdims=True)
         independent = sums[0] * sums[1] / joint.sum()
-        model.scale(clique, (joint + damping) / (independent + damping))
+        rows = damping if source.noise_std else damping / 100
+        model.scale(source.clique, (joint + rows) / (independent + rows))

@@ -202,19 +202,23 @@ def hold_singles(
 
 
 def shape_pair(
-    flat: Array, table: Array, noise_std: float, levels: Clique, domain: Domain, shapes: Shapes
+    table: Array,
+    noise_std: float,
+    levels: Clique,
+    singles: Sequence[Array],
+    domain: Domain,
+    shapes: Shapes,
 ) -> Array:
-    """Return a marginal of two attributes over codes that follows their order inside groups.
-
-    Args:
-        flat: the same with codes that are independent inside groups; its columns are kept.
-        table: counts of the groups, which are kept as well.
-        noise_std: of the counts.
-        levels: of the groups.
-        domain: the attributes.
-        shapes: how weights spread.
-    """
-    columns, damping = domain.columns(levels), 2.0 + DAMPING * noise_std
+    """Return counts of a pair over codes that follow their order inside the groups of a table."""
+    columns = domain.columns(levels)
+    flat = domain.repeated(table, levels, columns)
+    for axis, (code, level) in enumerate(zip(columns, levels)):
+        single = np.maximum(singles[code], 1e-9)
+        whole = domain.repeated(domain.summed(single, (code,), (level,)), (level,), (code,))
+        flat = flat * np.expand_dims(single / whole, 1 - axis)
+    if shapes.keys().isdisjoint(levels):
+        return flat
+    damping = 2.0 + DAMPING * noise_std
     product = np.outer(table.sum(axis=1), table.sum(axis=0)) / max(float(table.sum()), 1e-9)
     found = np.outer(flat.sum(axis=1), flat.sum(axis=0))
     found *= spread((table + damping) / (product + damping), levels, domain, shapes)
@@ -225,6 +229,57 @@ def shape_pair(
             sums = np.maximum(found.sum(axis=axis, keepdims=True), 1e-9)
             found *= flat.sum(axis=axis, keepdims=True) / sums
     return found
+
+
+# A measured pair is nearer to the truth if only clear deviations of its cells from what coarser
+# tables and single columns say are believed. How large deviations are, and how many cells are
+# empty, follows from the table (empirical Bayes with a scale mixture: Stephens 2017).
+
+SCALES = np.append(0.0, np.exp2(np.arange(-4.0, 6.0)))[:, None, None]
+"""Standard deviations of a cell's count, as parts of what is expected; 0 for empty cells."""
+LEAST_ROWS, LEAST_PART = 2.0, 0.02
+"""A cell keeps this many rows, or this part of the expected count if that is less."""
+
+
+def estimate_pair(
+    tables: Sequence[tuple[Clique, Array, float]],
+    singles: Sequence[Array],
+    domain: Domain,
+    shapes: Shapes,
+    allowed: NDArray[np.bool_] | float = 1.0,
+) -> Array:
+    """Return the counts of a pair over codes that all its measured tables suggest.
+
+    Tables are levels of both attributes, counts and the standard deviation of their noise. It is
+    raked to ``singles``, the counts of each attribute. Only ``allowed`` cells have counts.
+    """
+    pair = domain.columns(tables[0][0])
+    own = [np.maximum(singles[i], 1e-9) for i in pair]
+    found = np.outer(*own) / own[0].sum() * allowed
+    for levels, counts, noise_std in sorted(tables, key=lambda table: table[1].size):
+        known = np.maximum(domain.summed(found, pair, levels), 1e-9)
+        likely = likely_counts(counts, known, noise_std)
+        likely = np.maximum(likely, np.minimum(LEAST_ROWS, LEAST_PART * known))
+        for _ in range(6):
+            ratio = likely / np.maximum(domain.summed(found, pair, levels), 1e-9)
+            found *= spread(np.clip(ratio, 1e-3, 1e3), levels, domain, shapes)
+            for axis in range(2):
+                sums = np.maximum(found.sum(1 - axis, keepdims=True), 1e-9)
+                found *= np.expand_dims(own[axis], 1 - axis) / sums
+    return found
+
+
+def likely_counts(counts: Array, known: Array, noise_std: float) -> Array:
+    """Return the mean of each cell's count given a noisy one and what was ``known`` before."""
+    centre = np.where(SCALES > 0, known, 0.0)
+    prior = np.where(SCALES > 0, np.square(SCALES * known) + known, 1.0)
+    variance = prior + noise_std**2
+    logs = -0.5 * (np.log(variance) + np.square(counts - centre) / variance)
+    chances = likelihood = scipy.special.softmax(logs, axis=0)
+    for _ in range(20):
+        chances = likelihood * chances.mean(axis=(1, 2), keepdims=True)
+        chances /= chances.sum(axis=0)
+    return np.asarray((chances * (centre + prior / variance * (counts - centre))).sum(axis=0))
 
 
 # Inside a code that stands for several values, the other columns say where a row lies: a Gaussian

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations, pairwise
 
 import numpy as np
@@ -12,7 +12,7 @@ from adaptive_qs.cliques import Array, Rows, find_cell
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.generate import loglinear
 from adaptive_qs.generate.loglinear import CarriedAttributes, invert_at, over_rows, uniform
-from adaptive_qs.generate.shape import Shapes, shape_pair
+from adaptive_qs.generate.shape import MOST_SHAPED, Shapes, estimate_pair, shape_pair
 from adaptive_qs.generate.targets import Target
 from adaptive_qs.machine import njit
 
@@ -45,6 +45,7 @@ def dependence_tree(
     given: Collection[int] = (),
     carried: CarriedAttributes | None = None,
     shapes: Shapes | None = None,
+    allowed: Mapping[Clique, NDArray[np.bool_]] | None = None,
 ) -> tuple[Node, ...]:
     """Return the maximum spanning forest of the measured pairs, every branch contiguous.
 
@@ -52,7 +53,7 @@ def dependence_tree(
     (rows). Branches start at given attributes, which rows have already. Carried attributes are no
     nodes. Weights over groups spread to codes by ``shapes``.
     """
-    pairs = pair_marginals(domain, targets, singles, carried, shapes)
+    pairs = pair_marginals(domain, targets, singles, carried, shapes, allowed)
     weights = {pair: mutual_information(joint) for pair, (_, joint) in pairs.items()}
     # Given attributes are one root together, as none depends on others.
     weights |= dict.fromkeys(pairwise(sorted(given)), math.inf)
@@ -120,38 +121,43 @@ def pair_marginals(
     singles: Sequence[Array],
     carried: CarriedAttributes | None = None,
     shapes: Shapes | None = None,
+    allowed: Mapping[Clique, NDArray[np.bool_]] | None = None,
 ) -> dict[Clique, tuple[Target, Array]]:
     """Map every pair inside a target to its least noisy source and its counts over codes.
 
-    Inside groups of codes the counts follow ``shapes``, or are divided as those of the single
-    attributes. A pair of ``carried`` attributes stands for those that carry them, if no other does.
+    All tables of the pair decide its counts; the source has sums of these. Inside groups of codes
+    they follow ``shapes``, or are divided as in the single attributes. A pair of ``carried``
+    attributes stands for those that carry them, if no other does. Only ``allowed`` cells have any.
     """
     carried = carried or CarriedAttributes(domain, {})
-    sources: dict[Clique, tuple[Target, tuple[int, int]]] = {}
+    allowed, sources = allowed or {}, dict[Clique, list[tuple[Target, tuple[int, int], Clique]]]()
     for direct in (True, False) if carried.values else (True,):
         for target in sorted(targets, key=lambda t: t.noise_std):
             columns = domain.columns(target.clique)
             for axes in combinations(range(len(columns)), 2):
-                pair = columns[axes[0]], columns[axes[1]]
+                pair: Clique = (columns[axes[0]], columns[axes[1]])
                 roots = carried.clique(pair)
                 if len(roots) == 2 and (not direct or roots == pair):
-                    sources.setdefault(roots, (target, axes))
+                    sources.setdefault(roots, []).append((target, axes, pair))
     pairs: dict[Clique, tuple[Target, Array]] = {}
-    for roots, (target, axes) in sources.items():
-        rest = tuple(k for k in range(len(target.clique)) if k not in axes)
-        levels = (target.clique[axes[0]], target.clique[axes[1]])
-        first, second = domain.columns(levels)
-        pair = first, second
-        table = target.counts.sum(axis=rest)
-        joint = domain.repeated(table, levels, pair)
-        for axis, (code, level) in enumerate(zip(pair, levels)):
-            if code != level:
-                single = np.maximum(singles[code], 1e-9)
-                whole = domain.summed(single, (code,), (level,))
-                within = single / domain.repeated(whole, (level,), (code,))
-                joint = joint * np.expand_dims(within, 1 - axis)
-        if shapes and not shapes.keys().isdisjoint(levels):
-            joint = shape_pair(joint, table, target.noise_std, levels, domain, shapes)
+    for roots, held in sources.items():
+        (target, axes, pair), tables = held[0], list[tuple[Clique, Array, float]]()
+        for other, (a, b), columns in held:
+            levels = other.clique[a], other.clique[b]
+            if columns == pair and (other is target or other.noise_std < math.inf):
+                rest = tuple(k for k in range(other.counts.ndim) if k not in (a, b))
+                counts = other.counts.sum(axis=rest)
+                spread = math.sqrt(other.counts.size / counts.size)
+                tables.append((levels, counts, spread * other.noise_std))
+        finest, counts, noise_std = tables[0]
+        few = noise_std < math.inf and max(domain.shape(pair)) <= MOST_SHAPED
+        if few and not {*finest}.isdisjoint(pair):
+            joint = estimate_pair(tables, singles, domain, shapes or {}, allowed.get(pair, 1.0))
+            others = tuple(k for k in range(target.counts.ndim) if k not in axes)
+            sums = np.expand_dims(domain.summed(joint, pair, finest), others)
+            target = replace(target, counts=sums, noise_std=0.0)
+        else:
+            joint = shape_pair(counts, noise_std, finest, singles, domain, shapes or {})
         if roots != pair:
             joint = carried.spread(joint, pair)
             for i in set(pair) & carried.values.keys():

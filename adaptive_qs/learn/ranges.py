@@ -78,8 +78,7 @@ class Magnitudes:
         """Return the cell of each value; all lie between the declared ends."""
         steps = np.array(self.steps, dtype=values.dtype)
         places = np.minimum(np.searchsorted(steps, np.abs(values)), len(steps) - 1) + 1
-        cells = np.sign(values).astype(np.int64) * places
-        return cells - self.cells.start
+        return np.sign(values).astype(np.int64) * places - self.cells.start
 
     def bounds(self, noisy: NDArray[Any], noise_variance: Fraction | int) -> tuple[Number, Number]:
         """Return the ends of the cells with more rows than noise, between the declared ends."""
@@ -156,8 +155,7 @@ def grid_points(column: NumberColumn, low: Number, high: Number) -> Points:
         start, stop = int(low), int(high) + 1
         inner = _inner(start, stop, 0)
         return np.array([start, *inner, stop], dtype=np.int64)
-    exponent = _unit_exponent(column, low, high)
-    unit = Fraction(10) ** exponent
+    unit = Fraction(10) ** _unit_exponent(column, low, high)
     if low == high:
         width = float(unit) if column.places is None else 0.5 * float(unit)
         return np.array([low, max(low + width, math.nextafter(low, math.inf))], dtype=np.float64)

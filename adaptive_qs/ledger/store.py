@@ -328,8 +328,7 @@ class Store:
         self._connection.execute("BEGIN")  # one state of the file for the whole check
         try:
             if entries.find_last_sound(good_rows())[1]:
-                check = self._connection.execute("PRAGMA integrity_check(1)")
-                sound = check.fetchone()[0] == "ok"
+                sound = self._connection.execute("PRAGMA integrity_check(1)").fetchone()[0] == "ok"
         except sqlite3.DatabaseError as error:
             if _name(error).startswith(("SQLITE_BUSY", "SQLITE_IOERR", "SQLITE_FULL")):
                 raise

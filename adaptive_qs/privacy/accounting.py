@@ -107,8 +107,7 @@ def advantage_rho(advantage: float, gaussian: bool = True, delta_spent: float = 
         raise InputError(f"the advantage is {advantage:g}. Use a number between 0 and 1.")
 
     def is_safe(mu: float) -> bool:
-        rho = mu * mu / 2
-        return bound_advantage(rho, mu if gaussian else None, delta_spent) <= advantage
+        return bound_advantage(mu * mu / 2, mu if gaussian else None, delta_spent) <= advantage
 
     mu = _last_safe(1e-12, 80.0, is_safe)
     return mu * mu / 2 * (1 - 2.0**-50)

@@ -114,8 +114,7 @@ class Centering(IntegerMap):
         """Return ``largest`` times the counts, less the rounded means of their groups."""
         n, groups = self.largest, self.groups
         taken = (2 * n + groups.sizes) // (2 * groups.sizes)
-        sums = groups.sums(table, 0) * taken[:, None]
-        return n * table - groups.repeated(sums, 0)
+        return n * table - groups.repeated(groups.sums(table, 0) * taken[:, None], 0)
 
 
 @dataclass(frozen=True)

@@ -100,8 +100,7 @@ class PrivateErrors(Closed):
             raise RuntimeError("a candidate on offer was not compared")
         _, errors = open_private(self, self.owner)
         limited = np.minimum(expected_errors, ERROR_LIMIT / 2**CELL_BITS)
-        offset = np.rint(limited * 2**CELL_BITS).astype(np.int64)
-        scores = self._weights * (errors - offset)
+        scores = self._weights * (errors - np.rint(limited * 2**CELL_BITS).astype(np.int64))
         sensitivity = int(self._weights[offered].max()) << CELL_BITS
         return PrivateScores(scores[offered], self.owner, sensitivity)
 

@@ -356,8 +356,7 @@ def table_path(manifest: str | Path) -> Path | None:
     if name in ("", path.name):
         return None
     table = path.parent / name
-    holds_it = not exists(table) and exists(table.with_suffix(""))
-    return table.with_suffix("") if holds_it else table
+    return table.with_suffix("") if not exists(table) and exists(table.with_suffix("")) else table
 
 
 def sidecar_text(statement: Statement, **more: Any) -> str:

@@ -283,8 +283,7 @@ class Drawing:
         for place, name in enumerate(self.schema.names):
             written[:, place] = final_codes.get(name, codes.columns[place])
             if part := self.schema.column(name).part_of:  # as it can be read from what is written
-                cells = normalise(drawn[part[0]])
-                written[:, place] = self.schema.column(name).encode(cells)
+                written[:, place] = self.schema.column(name).encode(normalise(drawn[part[0]]))
         return pa.table(drawn)
 
 

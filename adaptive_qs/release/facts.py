@@ -184,8 +184,7 @@ def _paid_fact(kind: Kind, charged: Sequence[charges.Event], schema: Schema) -> 
     columns: tuple[str, ...] = ()
     if kind in (*_OF_ONE_COLUMN, "single columns"):
         columns = tuple(dict.fromkeys(name for event in charged for name in event.columns))
-    learnt = kind == "values"
-    text = _learnt_text(schema.column(columns[0])) if learnt else _PAID_TEXTS[kind]
+    text = _learnt_text(schema.column(columns[0])) if kind == "values" else _PAID_TEXTS[kind]
     return Fact.from_charges(kind, text.format(f"{len(charged):,}"), charged, columns)
 
 

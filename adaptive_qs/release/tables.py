@@ -299,8 +299,7 @@ class ReleaseSet:
         check_version(content, path)
         try:
             schema = TableSet.parse(content.get("schema"), claim=archive.claim)
-            tables = {n: Release.read(archive.within(n), path) for n in schema.names}
-            return cls(schema, tables)
+            return cls(schema, {n: Release.read(archive.within(n), path) for n in schema.names})
         except ValidationError:  # whose text is long: explained as for one table
             raise
         except (InputError, ValueError) as error:
@@ -382,8 +381,7 @@ class _Family:
         own_key, parent = schema.own_key(table.name), schema.by_child.get(table.name)
         numbers = [key.number for key in schema.find_keys_below(table.name)]
         keep = codes.append if own_key is not None else None
-        columns = table.schema.columns[table.given :]
-        own = table.schema.changed(columns=columns, person=None)
+        own = table.schema.changed(columns=table.schema.columns[table.given :], person=None)
         nothing = decode(CodedTable.from_parts(own.domain(), [], 0), own, np.random.default_rng(0))
         empty = with_generated(nothing, own.generated, 0, (0,))
         for page in [empty] if drawing is None else drawing.pages(keep):

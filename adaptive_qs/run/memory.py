@@ -215,8 +215,7 @@ class MemoryPlan:
 
 
 def _table_bytes(domain: Domain, num_rows: int) -> int:
-    rows = num_rows * len(domain) * CODE_BYTES
-    return PROCESS_BYTES + rows + fit_bytes(len(domain))
+    return PROCESS_BYTES + num_rows * len(domain) * CODE_BYTES + fit_bytes(len(domain))
 
 
 def plan_memory(workload: Workload, num_rows: int, max_memory_bytes: int) -> MemoryPlan:

@@ -114,8 +114,7 @@ def read_options(model: Any) -> tuple[Field, ...]:
     for each in fields(model):
         for option in getattr(hints[each.name], "__metadata__", ()):
             if isinstance(option, Option):
-                kind = hints[each.name].__origin__
-                found.append(Field(each.name, kind, each.default, option))
+                found.append(Field(each.name, hints[each.name].__origin__, each.default, option))
     return tuple(found)
 
 

@@ -274,8 +274,7 @@ class ReadRun(Generic[W]):
         if checked.schema.is_set:
             from adaptive_qs.table.joined import join_tables  # few runs need it
 
-            most_bytes = checked.root.work.limits.rows_bytes
-            sources = join_tables(sources, checked.schema, most_bytes)
+            sources = join_tables(sources, checked.schema, checked.root.work.limits.rows_bytes)
         elif checked.root.schema.person is not None:
             name = checked.schema.root
             sources[name] = _bound_rows(sources[name], checked.root, checked.options, clock)

@@ -227,8 +227,7 @@ def _plan_member(
             from adaptive_qs.learn.schema import check_learnable
 
             check_learnable(served.queries, schema)
-        rho = share * left.rho
-        return Tables(marginals, limits, rho, options.levels, left_out, served, schema)
+        return Tables(marginals, limits, share * left.rho, options.levels, left_out, served, schema)
 
     return Member.planned(schema, options, budget, plan, unit)
 

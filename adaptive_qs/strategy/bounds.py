@@ -79,8 +79,7 @@ def known_eigenvalues(part: CenteredQueries) -> Array | None:
             # What centering changes is the mean over the circle, by its part off 1/√n.
             found = _circle(circle.size)
             found[0] *= 1 - circle.size / size
-            others = np.zeros(size - circle.size)
-            return np.concatenate([found[1:], found[:1], others])[: size - 1]
+            return np.concatenate([found[1:], found[:1], np.zeros(size - circle.size)])[: size - 1]
     return _known(part, _CENTERED)
 
 

@@ -197,8 +197,7 @@ def plan_identity(request: PlanRequest) -> MechanismChoice:
     """Plan noise on every cell of the table over all attributes in use."""
     workload, clique = request.workload, used_attributes(request.workload)
     strategy = Strategy(tuple(map(IdentityFactor, workload.domain.shape(clique))))
-    bound = any_mechanism_bound(request.decomposition)
-    found = TableMechanism(workload, clique, strategy, bound)
+    found = TableMechanism(workload, clique, strategy, any_mechanism_bound(request.decomposition))
     return MechanismChoice("identity", found, 1, 0)
 
 

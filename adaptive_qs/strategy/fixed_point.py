@@ -348,8 +348,7 @@ def _solve_blocks(
     if 2 * len(matrix) >= matrix.shape[1]:  # a smaller matrix has its inverse on demand
         inverse = np.concatenate([q @ part for q, (_, part, _) in zip(bases, found)], axis=1)
         covariance = inverse @ inverse.T
-    sensitivity = float((matrix * matrix).sum(axis=0).max())
-    objective = sensitivity * sum(error for _, _, error in found)
+    objective = float((matrix * matrix).sum(axis=0).max()) * sum(error for _, _, error in found)
     reached = objective <= bound * (1 + settings.gap)
     return solution.Solution(
         Strategy((DenseFactor(matrix, shape, covariance),)), objective, bound,

@@ -321,8 +321,7 @@ def full_gram(workload: QueryWorkload, clique: Clique) -> Array:
     cells = workload.domain.size(clique)
     total = np.zeros((cells, cells))
     for weight, queries, inner in _sets_on_cells(workload, clique):
-        gram = kron([factor.gram() for factor in queries])
-        total += weight * gram[np.ix_(inner, inner)]
+        total += weight * kron([factor.gram() for factor in queries])[np.ix_(inner, inner)]
     return total
 
 

@@ -73,8 +73,7 @@ class Inside:
         points = self.starts[cells]
         wide = np.flatnonzero(self.widths[cells] > 1)
         if wide.size:
-            within = (rng.random(wide.size) * self.widths[cells[wide]]).astype(np.int64)
-            points[wide] += within
+            points[wide] += (rng.random(wide.size) * self.widths[cells[wide]]).astype(np.int64)
             if self.endings:
                 points[wide] = self._ended(points[wide], codes[wide], rng)
         return self.column.values_at(points, rng)
@@ -108,8 +107,7 @@ def build_drawers(
     drawers: dict[str, Drawer] = {}
     for place, column in enumerate(columns):
         if isinstance(column, RangeColumn) and np.diff(column.point_ends(), axis=0).any():
-            found = inside(column, counts(place)[: column.num_values])
-            drawers[column.name] = found.draw
+            drawers[column.name] = inside(column, counts(place)[: column.num_values]).draw
     return drawers
 
 

@@ -219,8 +219,7 @@ def unescaped(values: pa.Array, escapes: Mapping[str, str]) -> pa.Array:
 
 
 def _is_in(texts: pa.StringArray, words: frozenset[str]) -> Mask:
-    found = pc.is_in(texts, value_set=to_arrow(sorted(words)))
-    return from_arrow(found)
+    return from_arrow(pc.is_in(texts, value_set=to_arrow(sorted(words))))
 
 
 def _filled(values: pa.Array, filler: Any) -> tuple[NDArray[Any], Mask]:

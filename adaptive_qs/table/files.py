@@ -104,8 +104,7 @@ def _opened(path: Path, flags: int) -> Iterator[int]:
 
 
 def _prefix(target: Path) -> str:
-    bytes_of = os.fsencode(target.name)[:200]
-    name = bytes_of.decode(sys.getfilesystemencoding(), errors="ignore")
+    name = os.fsencode(target.name)[:200].decode(sys.getfilesystemencoding(), errors="ignore")
     return f".{name}."
 
 

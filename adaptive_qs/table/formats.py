@@ -294,8 +294,7 @@ def _explain_csv(path: Path, error: Exception, width: int, located: bool) -> Dat
             "that is never closed"
         )
     if isinstance(error, RaggedRow) or "Expected" in str(error):
-        known = located and isinstance(error, RaggedRow)
-        place = f"row {error} of the file" if known else "a row"
+        place = f"row {error} of the file" if located and isinstance(error, RaggedRow) else "a row"
         return DataError(
             f"{path}: {place} does not have the {width} cells of the header: complete the file, or "
             "quote the cells that hold separators"

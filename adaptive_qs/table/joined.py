@@ -172,8 +172,7 @@ class HeldRows(reading.Rows):
         assert self.above is not None, "the root has no parent"
         found = pc.index_in(self.above.keys, value_set=above.keys).fill_null(-1)
         places = found.to_numpy(zero_copy_only=False).astype(np.int64)[self.places]
-        moved = replace(self, above=above, places=places)
-        return moved.select(np.flatnonzero(places >= 0))
+        return replace(self, above=above, places=places).select(np.flatnonzero(places >= 0))
 
     def take(self, names: Sequence[str], rows: Places) -> dict[str, reading.Cells]:
         """Return cells of the named columns, also of ancestors, in some rows."""
@@ -255,8 +254,7 @@ def _hold(
     with _open_table(table, schema, name) as source:
         for chunk in source.read((*own.names, *schema.key_columns(name))):
             label = chunk.file or source.label
-            width = len(own.names)
-            found = PersonIndex.from_cells(key, chunk.columns[width], label, name)
+            found = PersonIndex.from_cells(key, chunk.columns[len(own.names)], label, name)
             keys.append(found.persons.take(pa.array(found.rows)))
             for column, cells in zip(own.names, chunk.columns):
                 columns[column].append(cells)

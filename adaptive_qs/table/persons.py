@@ -282,8 +282,7 @@ def _marked(
     rows = np.flatnonzero(places >= 0)
     marks = hashes[places[rows]]
     for column, cells in zip(schema.columns, chunk.columns):
-        codes = _codes(column, take_cells(cells, rows), chunk.file)
-        marks = mix_bits(marks * HASH_STEP + codes)
+        marks = mix_bits(marks * HASH_STEP + _codes(column, take_cells(cells, rows), chunk.file))
     return places, marks
 
 

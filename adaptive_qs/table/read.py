@@ -319,8 +319,7 @@ def _frame_cells(series: Any) -> pa.Array | pa.ChunkedArray | MixedCells:
             used, places = np.unique(codes[codes >= 0], return_inverse=True)
             rows = np.full(len(codes), -1)
             rows[codes >= 0] = places
-            values = object_cells(column.cat.categories.to_numpy()[used])
-            return MixedCells.of(values).take(rows)
+            return MixedCells.of(object_cells(column.cat.categories.to_numpy()[used])).take(rows)
     elif series.implementation.is_polars() and str(series.dtype) == "Object":
         return object_cells(np.array([*series.to_list(), None], dtype=object)[:-1])
     return series.to_arrow()

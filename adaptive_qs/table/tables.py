@@ -199,8 +199,7 @@ class TableSet(BaseModel, frozen=True, extra="forbid"):
                 )
 
     def _list_columns(self, name: str) -> tuple[str, ...]:
-        numbers = (key.number for key in self.find_keys_below(name))
-        return *self.tables[name].names, *numbers
+        return *self.tables[name].names, *(key.number for key in self.find_keys_below(name))
 
     def __repr__(self) -> str:
         sizes = ", ".join(f"{n} {len(s.columns)}" for n, s in self.tables.items())

@@ -198,8 +198,7 @@ class Spelling:
     @property
     def groups(self) -> str:
         """A regular expression for what separates groups of digits: the sign, and similar ones."""
-        alike = {"": "", ",": ",", ".": r"\.", " ": "[ \u00a0\u202f]", "'": "['’]"}
-        return alike[self.thousands]
+        return {"": "", ",": ",", ".": r"\.", " ": "[ \u00a0\u202f]", "'": "['’]"}[self.thousands]
 
     @cached_property
     def pattern(self) -> str:

@@ -87,8 +87,7 @@ class Csv(OutputFormat):
 
     def declared(self, schema: Schema) -> Self:
         """Return the format with the schema's delimiter, unless the ending decides it."""
-        sign = self.delimiter or schema.delimiter
-        return replace(self, delimiter=sign, encoding=schema.encoding)
+        return replace(self, delimiter=self.delimiter or schema.delimiter, encoding=schema.encoding)
 
     def write(self, tables: Iterable[pa.Table], texts: Sequence[AsText], file: BinaryIO) -> None:
         """Write a header and one line for each row, with quotation marks if they are needed."""

@@ -128,8 +128,7 @@ class Range(OrderedQueries):
         d = _diagonal(s)
         variances = np.empty((self.num_queries, *s.shape[2:]))
         for a in range(self.size):
-            found = d[a + 1 :] + d[a] - 2 * s[a, a + 1 :]
-            variances[self._first(a) : self._first(a + 1)] = found
+            variances[self._first(a) : self._first(a + 1)] = d[a + 1 :] + d[a] - 2 * s[a, a + 1 :]
         return variances
 
     def labels(self, names: tuple[str, ...], values: tuple[tuple[str, ...], ...]) -> Iterator[str]:
@@ -278,8 +277,7 @@ class LevelQueries(Queries):
     @property
     def coefficients(self) -> NDArray[np.int8]:
         """Whether the level of each cell is within that of each query, shape (m, n_1 n_2)."""
-        levels = np.arange(self.num_queries)[:, None]
-        return (self.levels().ravel() <= levels).astype(np.int8)
+        return (self.levels().ravel() <= np.arange(self.num_queries)[:, None]).astype(np.int8)
 
     def gram(self) -> Array:
         """Return m − max(level, level'), shape (n_1 n_2, n_1 n_2)."""

@@ -64,8 +64,7 @@ def limited(workload: Workload, ceilings: Ceilings) -> tuple[Workload, DroppedMa
     groups = [np.array(list(group)) for k, group in groupby(closure, key=len) if k]
     sizes = np.asarray(workload.domain.sizes, dtype=np.float64)
     cells = np.concatenate([[1.0], *(sizes[group].prod(axis=1) for group in groups)])
-    weight = _weight_in(index, groups, several, len(closure))
-    kept, bound = _kept(groups, cells, weight, ceilings)
+    kept, bound = _kept(groups, cells, _weight_in(index, groups, several, len(closure)), ceilings)
     if workload.unlisted:
         bound = tuple(dict.fromkeys(("candidates", *bound)))
     elif kept.all():
@@ -170,6 +169,5 @@ def _handed_down(
         gone = ~kept[places] & (own[places] > 0)
         part = own[places[gone]] / (group.shape[1] - 1)
         for axis in range(group.shape[1]):
-            below = index.positions(np.delete(group[gone], axis, axis=1))
-            np.add.at(own, below, part)
+            np.add.at(own, index.positions(np.delete(group[gone], axis, axis=1)), part)
     return own

@@ -228,8 +228,7 @@ def _product_terms(part: QueryPart, kept: tuple[int, ...], terms: Terms) -> tupl
         else terms.setdefault(tuple(factors[k] for k in kind), len(terms))
         for kind in kinds.tolist()
     ]
-    term = np.array(numbers, dtype=np.int64)[position]
-    return np.where(coefficients > 0, term, -1), coefficients
+    return np.where(coefficients > 0, np.array(numbers, dtype=np.int64)[position], -1), coefficients
 
 
 def _joint_terms(part: QueryPart, kept: tuple[int, ...], terms: Terms) -> tuple[Indices, Array]:

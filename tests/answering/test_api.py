@@ -309,5 +309,5 @@ def test_a_copy_of_answers_that_are_not_read_spends_nothing_more(engine):
     copies = [copy.copy(answers) for _ in range(2)]
     assert len(copies[0].to_pandas())
     for other in (answers, copies[1]):
-        with pytest.raises(InputError, match="opened before"):
+        with pytest.raises(InputError, match="budget is already open"):
             other.to_pandas()

@@ -150,7 +150,7 @@ def test_the_report_has_a_page_per_table_whose_links_lead_somewhere(containers, 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["true.csv"], "no SYNTHETIC was given"),
+        (["true.csv"], "No SYNTHETIC is set"),
         (["true.csv", "nowhere"], "nowhere"),
         (["true.csv", "made.csv/homes.csv"], "is one table"),
         (["true.csv", "made.csv", "--rule", "income < 3"], "--rule is for one table"),

@@ -109,7 +109,7 @@ def test_rows_of_the_tree_have_pairs_that_only_carried_attributes_measured():
         cell = first, GROUP[first], HALF[GROUP[first]], third, (third + 1) % 3
         joint[cell] = pair[first, third]
     singles = [1000 * margin(joint, (i,)) for i in range(len(SIZES))]
-    targets = [Target((1, 4), 1000 * margin(joint, (1, 4)), 1.0)]
+    targets = [Target((1, 4), 1000 * margin(joint, (1, 4)), 1e-6)]
     found = pair_marginals(DOMAIN, targets, singles, carried)
     np.testing.assert_allclose(found[0, 3][1], 1000 * pair)
     tree = dependence_tree(DOMAIN, targets, singles, (), carried)

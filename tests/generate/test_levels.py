@@ -85,8 +85,8 @@ def test_groups_move_as_wholes_towards_noisy_groups(noise_std):
 def test_a_tree_divides_groups_among_codes_as_single_columns_are():
     p = distribution(1)
     model = with_all(p, 1000.0, [(COARSE_A, COARSE_B)])
-    target = make_target(model, (COARSE_A, COARSE_B))
-    counts = [p.sum(axis=(1, 2)), p.sum(axis=(0, 2)), p.sum(axis=(0, 1))]
+    target = replace(make_target(model, (COARSE_A, COARSE_B)), noise_std=1e-6)
+    counts = [p.sum(axis=rest) * 1000 / p.sum() for rest in ((1, 2), (0, 2), (0, 1))]
     tree = dependence_tree(DOMAIN, [target], counts)
     (edge,) = [node for node in tree if node.parent is not None]
     assert (edge.parent, edge.attribute) == (0, 1)

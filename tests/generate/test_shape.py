@@ -9,8 +9,16 @@ from scipy.special import ndtri
 from adaptive_qs import Synthesizer
 from adaptive_qs.domain import Attribute, Domain
 from adaptive_qs.generate import shape
-from adaptive_qs.generate.shape import drifts, find_shapes, hold_singles, interpolate, spread
-from adaptive_qs.generate.targets import Target
+from adaptive_qs.generate.shape import (
+    drifts,
+    estimate_pair,
+    find_shapes,
+    hold_singles,
+    interpolate,
+    likely_counts,
+    spread,
+)
+from adaptive_qs.generate.targets import Target, project_to_simplex
 from adaptive_qs.levels import Grouping
 from adaptive_qs.table.coded import CodedTable
 
@@ -133,3 +141,40 @@ def test_a_table_is_nearer_than_groups_without_noise():
         off += np.abs(true / true.sum() - found / found.sum()).sum()
         flat_off += np.abs(true - flat).sum() / true.sum()
     assert off < flat_off
+
+
+def test_pairs_are_estimated_from_all_their_tables_nearer_than_by_a_projection():
+    """Groups of both columns and codes of one are measured; inside groups the order is followed."""
+    (domain, rng), (_, true) = (two_columns(), np.random.default_rng(5)), normal_counts()
+    singles, gains = [true.sum(axis=1), true.sum(axis=0)], []
+    shapes = {3 + i: interpolate(singles[i], np.array(GROUPS), 0) for i in range(2)}
+    for _ in range(5):
+        tables = list[tuple[tuple[int, int], np.ndarray, float]]()
+        for levels in ((3, 4), (0, 4)):
+            exact = domain.summed(true, (0, 1), levels)
+            noisy = exact + 40 * rng.standard_normal(exact.shape)
+            tables.append((levels, project_to_simplex(noisy, true.sum()), 40.0))
+        found = estimate_pair(tables, singles, domain, shapes)
+        np.testing.assert_allclose(found.sum(axis=0), singles[1], rtol=1e-6)
+        flat = estimate_pair(tables[1:], singles, domain, {})
+        projected = domain.repeated(tables[1][1], (0, 4), (0, 1))
+        projected *= singles[1] / domain.repeated(domain.summed(singles[1], (1,), (4,)), (4,), (1,))
+        gains.append([np.abs(x - true).sum() for x in (found, flat, projected)])
+    shaped, flat, projected = np.array(gains).T
+    assert (shaped < 0.8 * flat).all()
+    assert (flat < projected).all()
+
+
+def test_cells_are_what_is_likely_given_noise_and_what_was_known():
+    rng = np.random.default_rng(6)
+    known = np.full((60, 60), 100.0)
+    true = known * np.where(rng.random(known.shape) < 0.5, 0.0, rng.gamma(4.0, 0.5, known.shape))
+    noisy = np.maximum(true + 20 * rng.standard_normal(true.shape), 0.0)
+    found = likely_counts(noisy, known, 20.0)
+    assert np.square(found - true).mean() < 0.8 * np.square(noisy - true).mean()
+    assert found[true == 0].mean() < 0.5 * noisy[true == 0].mean()
+    np.testing.assert_allclose(likely_counts(true, known, 1e-3), true, atol=0.5)
+    same = known + 20 * rng.standard_normal(known.shape)
+    assert (
+        np.abs(likely_counts(same, known, 20.0) - known).mean() < 0.5 * np.abs(same - known).mean()
+    )

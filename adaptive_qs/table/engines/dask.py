@@ -205,8 +205,7 @@ class DaskEngine(CountingEngine):
         start, request = self._cluster.submit_all, remote.CountRequest(run)
         found = start(task, self._parts, [request] * len(self._parts), self._facts)
         while len(found) > 1:
-            groups = [found[k : k + FAN] for k in range(0, len(found), FAN)]
-            found = start(add, groups, first=True)
+            found = start(add, [found[k : k + FAN] for k in range(0, len(found), FAN)], first=True)
         (total,) = self._cluster.results(found)
         return total
 
@@ -329,8 +328,7 @@ def _connected(options: EngineOptions) -> Iterator[Cluster]:
         given = given.scheduler.address  # type: ignore[union-attr]
     if not isinstance(given, str):
         raise InputError(f"scheduler is {shown(given)}. Use an address or a distributed.Client.")
-    with_tls = given.startswith("tls://")
-    certificate = " and that it accepts the certificate" if with_tls else ""
+    certificate = " and that it accepts the certificate" if given.startswith("tls://") else ""
     no_answer = InputError(
         f"Cannot connect to the scheduler at {shown(given)}. Check the address (such as "
         f"tls://host:8786) and that it is running{certificate}."
