@@ -387,3 +387,22 @@ def test_tables_of_a_set_have_parts(tmp_path):
     assert abs((hours >= 20).mean() - (true >= 20).mean()) < 0.03
     assert (parts_of(made["homes"].seen)[1] == 5).mean() < 0.01  # none on Saturdays
     assert audit(schema, 1, pairs=3, rhos=(0.5,), sample_every=3).findings == []
+
+
+def test_hours_are_free_where_a_moment_without_parts_is_missing():
+    moment = {"missing": [""], "granularity": "week", "min": "2024-01-01", "max": "2024-01-14"}
+    times = {"min": "2024-01-01T00:00:00", "max": "2024-01-14T23:59:59"}
+    columns = [
+        {**moment, **times, "name": "a", "type": "datetime"},
+        {**moment, "name": "b", "type": "date"},
+        {"name": "a_hour", "type": "part", "of": "a", "unit": "hour"},
+        {"name": "n", "type": "integer", "min": 0, "max": 20},
+    ]
+    rules = ["n = (b - a) / 1 hour"]
+    schema = Schema.parse({"version": 1, "columns": columns, "rules": rules})
+    table = pd.DataFrame({"a": ["2024-01-02T15:00:00"] * 21, "b": [""] * 21, "n": range(21)})
+    codes = read_table(table, schema)
+    assert schema.ruleset.ties
+    for tie in schema.ruleset.ties:
+        found = tuple(codes.columns[schema.names.index(name)] for name in tie.names)
+        assert tie.allowed[found].all(), tie.names
