@@ -705,13 +705,14 @@ def test_a_frequent_value_inside_a_bin_is_measured_with_the_other_columns(tmp_pa
 
 
 def test_no_value_of_persons_is_singled_out():
-    """One customer with a hundredth of all rows has no bin of his own; an amount has."""
+    """A customer with many rows, or the last one, has no bin of his own; an amount has."""
     rng = np.random.default_rng(1)
     values = np.round(1 + rng.exponential(800, 5_000)).astype(int)
-    values[:50] = 1_234
-    for name, own in (("customer_id", False), ("amount", True)):
+    for rows, name, own in ((50, "customer_id", 0), (900, "customer_id", 0), (50, "amount", 1)):
+        values[:rows] = 1_234
         column = propose(pd.DataFrame({name: values, "x": values % 3})).column(name)
         assert (1_234 in column.bin_starts and 1_235 in column.bin_starts) == own
+        assert own or np.diff([*column.bin_starts, column.max + 1]).min() > 1
 
 
 @pytest.mark.parametrize("end", ["\n", ".0\n"])
