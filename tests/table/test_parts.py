@@ -17,6 +17,7 @@ from adaptive_qs.table.encode import decode, read_table
 from adaptive_qs.table.propose import propose
 from adaptive_qs.table.review import answer, list_questions
 from adaptive_qs.table.rule_sampling import Where
+from adaptive_qs.table.rules import MOST_CELLS
 from adaptive_qs.table.schema import Schema
 
 RNG = np.random.default_rng(5)
@@ -404,3 +405,16 @@ def test_hours_are_free_where_a_moment_without_parts_is_missing():
     for tie in schema.ruleset.ties:
         found = tuple(codes.columns[schema.names.index(name)] for name in tie.names)
         assert tie.allowed[found].all(), tie.names
+
+
+def test_combinations_of_hours_and_weekdays_are_bounded_together():
+    """Many pairs of times in a small schema do not fill the memory."""
+    columns, rules = [], []
+    for k in range(4):
+        for name in (f"a{k}", f"b{k}"):
+            columns += [{**SEEN, "name": name, "max": "2023-02-28T23:59:59"}]
+            columns += [{**p, "name": f"{name}_{p['unit']}", "of": name} for p in (HOUR, DAY)]
+        rules += [f"a{k} <= b{k}", f"b{k} <= a{k} + 4 hours"]
+    ties = Schema.parse({"version": 1, "columns": columns, "rules": rules}).ruleset.ties
+    assert sum(tie.allowed.size for tie in ties) < 3 * MOST_CELLS
+    assert {f"a{k}" for k in range(4)} <= {name for tie in ties[16:] for name in tie.names}
