@@ -580,7 +580,8 @@ def test_an_absurd_value_is_clipped(doors, whole):
     + [(1997, 2020, N, 1), (1961, 2020, N, 5), (1600, 2020, N, 20)],
 )
 def test_years_get_as_fine_steps_as_fit(first, last, rows, step):
-    years = np.append(RNG.integers(first, last + 1, rows - 2), [first, last])
+    rng = np.random.default_rng(1)
+    years = np.append(rng.integers(first, last + 1, rows - 2), [first, last])
     (column,) = propose(pd.DataFrame({"x": years})).columns
     starts = column.starts or tuple(range(column.min, column.max + 1))
     assert starts == tuple(range(first // step * step, last + 1, step))
