@@ -782,7 +782,8 @@ def test_a_column_that_tells_whose_a_row_is_is_pointed_out():
                           "patient_age": numbers % 97, "id": np.arange(3_000) + 1})  # fmt: skip
     found = propose(table)
     assert open_topics(found)["person"] == ["patient", "customer_id"]
-    assert "1,200 values in 3,000 rows, by its name" in found.column("patient").why
+    reason = "1,200 values in 3,000 rows, and its name suggests persons"
+    assert reason in found.column("patient").why
     districts = pd.DataFrame({"district_id": numbers, "x": numbers % 7})
     assert "person" not in open_topics(propose(districts))
 
