@@ -76,7 +76,11 @@ def init(
     if options.ask:
         schema = ask(schema)
         schema.dump(out, force=True)  # checked before
-        io.emit(f"{out} has no open question. Next: {_command('plan', '--schema', str(out))}")
+        most = ["--rows-per-person", "K"] if schema.person else []
+        following = _command("plan", "--schema", str(out), *most)
+        io.emit(f"{out} has no open question. Next: {following}")
+        if most:
+            io.emit("  K: the most rows of a person that count, a public number")
         return
     io.warn("This schema was taken from the data and is not private. Answer its open questions.")
     _dump(schema, out, options.force)

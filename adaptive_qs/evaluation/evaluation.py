@@ -122,8 +122,8 @@ def find_promise(
             return Promised(source=f"{source} is damaged or of another version")
         if found.schema_fingerprint != schema.fingerprint:
             return Promised(
-                source=f"{source} is of a release with another schema, such as one in which values "
-                "were learnt: name the release as the schema"
+                source=f"{source} belongs to a release with another schema, such as the same one "
+                "with learnt values. Use --schema RELEASE"
             )
     sampling = content.get("sampling")
     return Promised(found, source, sampling if isinstance(sampling, dict) else {})

@@ -329,8 +329,8 @@ def with_frequent(
 
     Such a value has `PEAK` times the rows of an average other point of its bin, and a quarter of
     the √rows of a bin; half of them where there are more bins with rows than `bins_for` proposes,
-    which are √rows at most. All have more than the ``least`` number of rows. The most frequent
-    ones go first. All bins are `MOST_BINS` at most.
+    which are √rows at most. All have more than the ``least`` number of rows, and more than chance
+    gives. The most frequent ones go first. All bins are `MOST_BINS` at most.
     """
     share, ends = weights.sum() ** 0.5, np.asarray(edges, dtype=np.float64)
     usual = bins_for(int(weights.sum()))
@@ -341,7 +341,11 @@ def with_frequent(
         points = np.diff(np.clip(ends, values[0], values[-1] + grid.step)) / grid.step
     points = np.rint(points)
     often = (weights >= max(3.0, share / 4)) & (weights > least) & (points[owner] > 1)
-    often &= weights * (points[owner] - 1) >= PEAK * others
+    usually = others / np.maximum(points[owner] - 1, 1)
+    rare = np.log(100 * len(values))  # Bernstein's bound for Poisson counts: 1 in 100 by chance
+    often &= weights >= usually + np.maximum(
+        (PEAK - 1) * usually, rare / 3 + np.sqrt(rare**2 / 9 + 2 * rare * usually)
+    )
     heaviest = np.flatnonzero(often)[np.argsort(-weights[often], kind="stable")][:MOST_BINS]
     starts = values[heaviest]
     stops = [min(grid.after(value), edges[-1]) for value in starts.tolist()]

@@ -388,7 +388,11 @@ class Profile:
             edges = bins.propose_edges(points, weights, bins.Grid(0, step), most, codes)
             starts = [*(int(edge) for edge in edges[:-1]), int(np.floor(edges[-1])) + 1]
             note = note or self.note_span(points)
-        if not self.persons:
+        if self.persons:
+            narrow = [b - a <= step for a, b in pairwise(starts)]
+            narrow[0], narrow[1] = False, narrow[0] or narrow[1]  # these join the bin before
+            starts = [a for a, one in zip(starts, [*narrow, False]) if not one]
+        else:
             found = bins.with_frequent(points, weights, starts, bins.Grid(0, step), self.merged)
             starts = [int(edge) for edge in found]
         content |= {"min": starts[0], "max": starts[-1] - 1}
@@ -410,7 +414,8 @@ class Profile:
             grid = bins.find_grid(points, places)
         most = bins.bins_for(self.filled)
         edges = bins.propose_edges(points, weights, grid, most, 2 * most)
-        edges = tuple(bins.with_frequent(points, weights, edges, grid, self.merged))
+        if not self.persons:
+            edges = tuple(bins.with_frequent(points, weights, edges, grid, self.merged))
         ascending = len(edges) > 1 and all(a < b for a, b in pairwise(edges))
         if not (ascending and -np.inf < edges[0] <= low and high <= edges[-1] < np.inf):
             return None, "numbers too large to bin: write the column by hand"

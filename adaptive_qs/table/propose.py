@@ -55,7 +55,7 @@ def draft_column(name: str, profile: Profile) -> Draft:
         if not profile.marked.isdisjoint(INFINITE):
             notes.append("some cells are infinite: they count as missing")
         if profile.words:
-            notes.append("the few words among the numbers or dates count as missing: are they?")
+            notes.append("the few words among numbers or dates count as missing. Check them")
         if profile.exponents and profile.integers:
             notes.append("whole numbers, although some are written with an exponent")
     if profile.sentinel:
@@ -63,7 +63,7 @@ def draft_column(name: str, profile: Profile) -> Draft:
     form = profile.spelling.fields
     if form:
         said = " and ".join(f'"{key}" "{sign}"' for key, sign in form.items())
-        notes.append(f"text that is read as numbers with {said}: are they?")
+        notes.append(f"text, read as numbers with {said}. Check that they are numbers")
     coded = re.fullmatch(KINDS, (split_name(name) or [""])[-1]) and "ordered" in draft.content
     if coded and all(type(value) is int or len(value) == 1 for value in draft.content["values"]):
         del draft.content["ordered"]  # codes, not amounts or grades
@@ -184,7 +184,7 @@ def explain_persons(name: str, profile: Profile) -> str:
     things = words[:-1] if called else words
     if any(re.fullmatch(f"({THINGS})s?", word) for word in things):
         return ""
-    how = ", by its name" if called else _written_as_identifiers(profile, values)
+    how = ", and its name suggests persons" if called else _written_as_identifiers(profile, values)
     more = "more than " * profile.too_many
     return f"{more}{len(values):,} values in {profile.filled:,} rows{how}" if how else ""
 

@@ -27,7 +27,8 @@ from adaptive_qs.table.grammar import Columns, parse_rule
 MOST_COLUMNS = 4
 """Most columns that one rule can name, computed ones replaced by their sources."""
 MOST_CELLS = 2**22
-"""Most cells of all these columns together; with hours and weekdays, twice as many."""
+"""Most cells of all these columns together; all combinations of hours and weekdays have twice as
+many."""
 MOST_TRIED = 10_000
 """Most partial rows that are tried to find out whether the rules allow any row."""
 
@@ -267,12 +268,14 @@ class Ruleset:
             found.append(self._in_order((part.of, part.name), np.equal.outer(*missing), part.name))
         moments = {name for name, column in self.columns.items() if column.kind == "moments"}
         relative = [c for _, c in self.conditions if c.is_relative(moments)]
+        room = MOST_CELLS
         for names in {frozenset(c.columns()): c.columns() for c in relative}.values():
             own = {name: [p for p in parts if p.of == name] for name in names if name in moments}
             if len(own) == 2 and any(own.values()):
                 every = conditions.both(tuple(c for c in relative if {*c.columns()} <= {*names}))
-                cells = Tie(self.every, every, own, MOST_CELLS).cells()
+                cells = [*Tie(self.every, every, own, room).cells()]
                 found += [self._in_order(*each, "") for each in cells if not each[1].all()]
+                room -= sum(allowed.size for _, allowed in cells) // 2
         return tuple(found)
 
     # Whether rows can meet them.

@@ -370,7 +370,8 @@ def check_reviewed(schema: Schema, unreviewed_schema: bool) -> None:
     raise SchemaError(
         "The schema is still marked as taken from the data, which the privacy promise does not "
         "cover. To use it unreviewed, set --unreviewed-schema (in Python unreviewed_schema=True). "
-        f"To answer its open questions ({', '.join(marks)}), run adaptive-qs schema check --ask."
+        f"To answer its open questions ({', '.join(marks)}), run adaptive-qs schema check SCHEMA "
+        "--ask."
     )
 
 

@@ -301,7 +301,7 @@ def test_what_is_no_release_or_of_another_schema_is_not_that_of_the_table(releas
     write_manifest(Bundle.load(release).manifest, path, sampling={}, charges=[])
     found = find_promise(None, path, OTHER)
     assert (found.release, found.promise) == (None, None)
-    assert "o.csv.manifest.json is of a release with another schema" in found.limitation
+    assert "o.csv.manifest.json belongs to a release with another schema" in found.limitation
 
 
 def test_nothing_is_promised_about_what_a_schema_taken_from_the_data_tells(tmp_path):

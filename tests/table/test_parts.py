@@ -17,6 +17,7 @@ from adaptive_qs.table.encode import decode, read_table
 from adaptive_qs.table.propose import propose
 from adaptive_qs.table.review import answer, list_questions
 from adaptive_qs.table.rule_sampling import Where
+from adaptive_qs.table.rules import MOST_CELLS
 from adaptive_qs.table.schema import Schema
 
 RNG = np.random.default_rng(5)
@@ -387,3 +388,33 @@ def test_tables_of_a_set_have_parts(tmp_path):
     assert abs((hours >= 20).mean() - (true >= 20).mean()) < 0.03
     assert (parts_of(made["homes"].seen)[1] == 5).mean() < 0.01  # none on Saturdays
     assert audit(schema, 1, pairs=3, rhos=(0.5,), sample_every=3).findings == []
+
+
+def test_hours_are_free_where_a_moment_without_parts_is_missing():
+    days = {"type": "date", "min": "2024-01-08", "max": "2024-01-14", "granularity": "year"}
+    times = {**SEEN, "missing": [], "min": "2024-01-01T00:00:00", "max": "2024-01-14T23:59:59"}
+    columns = [
+        {**times, "name": "a", "granularity": "week"},
+        {**days, "name": "b", "missing": [""]},
+        *({**part, "name": f"a_{part['unit']}", "of": "a"} for part in (HOUR, DAY)),
+        {"name": "n", "type": "integer", "min": 0, "max": 20},
+    ]
+    schema = Schema.parse({"version": 1, "columns": columns, "rules": ["n = b - a"]})
+    table = pd.DataFrame({"a": ["06.01.2024 15:00:00"] * 21, "b": [""] * 21, "n": range(21)})
+    codes = read_table(table, schema)
+    for tie in schema.ruleset.ties:
+        found = tuple(codes.columns[schema.names.index(name)] for name in tie.names)
+        assert tie.allowed[found].all(), tie.names
+
+
+def test_combinations_of_hours_and_weekdays_are_bounded_together():
+    """Many pairs of times in a small schema do not fill the memory."""
+    columns, rules = [], []
+    for k in range(4):
+        for name in (f"a{k}", f"b{k}"):
+            columns += [{**SEEN, "name": name, "max": "2023-02-28T23:59:59"}]
+            columns += [{**p, "name": f"{name}_{p['unit']}", "of": name} for p in (HOUR, DAY)]
+        rules += [f"a{k} <= b{k}", f"b{k} <= a{k} + 4 hours"]
+    ties = Schema.parse({"version": 1, "columns": columns, "rules": rules}).ruleset.ties
+    assert sum(tie.allowed.size for tie in ties) < 3 * MOST_CELLS
+    assert {f"a{k}" for k in range(4)} <= {name for tie in ties[16:] for name in tie.names}

@@ -218,7 +218,7 @@ class Tie:
     ) -> tuple[list[str], NDArray[np.bool_]] | None:
         """Return the cells of parts of the first and second moment, with periods if ``near``.
 
-        None if they are too many, or if there are no parts.
+        None if they are too many, there are no parts, or a moment without any can be missing.
         """
         a, b = self._moments
         own = [self._parts.get((a, unit)) if first else None for unit in self._grid]
@@ -231,6 +231,10 @@ class Tie:
         cells = math.prod([*shape, *self._sizes])
         if not (before or behind) or len(names) < 2 or cells > 2 * self._most:
             return None
+        seen = {*names, *(name for (name, _), part in self._parts.items() if part in names)}
+        several = [self._columns[name] for name in self._moments if name not in seen]
+        if any(column.size > column.num_values for column in several):
+            return None  # where a moment is missing, the other parts are free
         if near is not None:
             place = np.where(near, near.cumsum() - 1, near.sum())  # behind all, nothing is allowed
             rows, columns = (np.arange(self._columns[name].num_values) for name in (a, b))
