@@ -316,9 +316,12 @@ def _exchange(
 def _pick(weights: Array, rng: np.random.Generator) -> NDArray[np.intp]:
     """Return as many rows as there are weights, in proportion to these, in a random order.
 
-    Each row comes within one as often as its weight says, and so do all of one weight together.
+    Each row comes within one as often as its weight says, and so do all of one weight together. All
+    rows come once if no weight is positive.
     """
     order = rng.permutation(weights.size)
+    if not weights.any():
+        return order
     order = order[np.argsort(weights[order], kind="stable")]
     sums = np.cumsum(weights[order])
     sums *= weights.size / sums[-1]

@@ -268,3 +268,9 @@ def test_the_chance_of_a_false_alarm_is_that_of_a_fresh_sample():
         columns = [rng.choice(s.size, 3_000, p=s / s.sum()) for s in shares]
         found += bool(check.gaps(np.stack(columns, axis=1).astype(np.int32)))
     assert found <= 1
+
+
+def test_rows_that_no_weight_is_left_for_are_kept():
+    """All rows of a page can lie in cells that should be empty: repairs do not empty the page."""
+    found = check._pick(np.zeros(50), np.random.default_rng(1))
+    assert sorted(found) == [*range(50)]
