@@ -104,7 +104,7 @@ def state_answers(
 
 
 def group_charges(events: Iterable[Event]) -> tuple[Charges, ...]:
-    """Return the charges, counted by their parameters, in the order of the first of each kind."""
+    """Count charges of the same parameters; kinds are in the order of their first charge."""
     groups: dict[tuple[Any, ...], list[Event]] = {}
     for event in events:
         kind = (type(event), *(vars(event) | {"columns": ()}).values())
@@ -175,7 +175,7 @@ class Answers:
             self._begin()
 
     def _begin(self) -> SpendingRun[Batch]:
-        """Open the budget; if the schema leaves codes open, learn them and plan again."""
+        """Open the budget. If the schema leaves codes open, learn them and plan again."""
         root, run = self._read.checked.root, self._read.begin()
         self._run = run
         with run:
@@ -341,7 +341,7 @@ class Answers:
         )
 
     def close(self) -> None:
-        """Confirm that the answers are delivered, so that a ledger no longer stores them.
+        """Confirm that the answers were delivered. A ledger then deletes its copy of them.
 
         Call it after an iteration; ``write``, ``to_arrow`` and ``to_pandas`` call it themselves.
         """

@@ -38,7 +38,7 @@ misfit beyond their noise, in squares of this noise."""
 def completed_pairs(
     model: ReferenceModel, measured: Iterable[Clique], requested: Iterable[Clique]
 ) -> Iterator[Target]:
-    """Yield targets of requested pairs, without noise, completed from the measured pairs.
+    """Yield a target without noise for each requested pair, predicted from the measured pairs.
 
     Measured pairs that are held out test the model; if it fails, no pair has a target. Measured
     pairs shrink towards their prediction (James and Stein 1961). Besides what is measured, the
@@ -93,7 +93,7 @@ class _LowRank:
         return float(math.prod(x - 1 for x in self.known[pair].shape))
 
     def predicted(self, factors: Array, pair: Clique) -> Array:
-        """Return the interaction of a pair that the factors predict."""
+        """Return the predicted interaction of a pair (shares of the rows, one for each cell)."""
         first, second = (factors[self._parts[i]] for i in pair)
         return first @ second.T
 
@@ -135,7 +135,7 @@ class _LowRank:
 
 
 def _choose(low_rank: _LowRank, held: Sequence[Clique]) -> tuple[int, float] | None:
-    """Return the rank and the ridge that predict held-out pairs best; None if none does well.
+    """Select rank and ridge by the misfit of held-out pairs. Return None if all are too far off.
 
     A rank of more parameters than there are measured numbers is not tried, nor are ranks above one
     that is worse than a smaller one.

@@ -185,7 +185,7 @@ def fit_model(
     every |= coarser
     coarse = CoarseDomain(leveled, [*every], [single.counts for single in singles], apart)
     size = choose_fit_rows(coarse.domain, combined, settings)
-    known = *map(domain.columns, outer), *filled
+    known = [*map(domain.columns, outer), *filled]
     watched = watch_list(domain, [*workload], known, size, settings)
     listed = tuple(dict.fromkeys([*watched, *requested]))
     if can_fit(domain, outer, settings.exact_cells):

@@ -209,7 +209,11 @@ def shape_pair(
     domain: Domain,
     shapes: Shapes,
 ) -> Array:
-    """Return counts of a pair over codes that follow their order inside the groups of a table."""
+    """Divide the counts of groups of a pair among their codes, along the order of the codes.
+
+    ``table`` has noise of standard deviation ``noise_std`` in each cell (rows) at these ``levels``.
+    Attributes without ``shapes`` are divided as in ``singles``, the counts of each attribute.
+    """
     columns = domain.columns(levels)
     flat = domain.repeated(table, levels, columns)
     for axis, (code, level) in enumerate(zip(columns, levels)):

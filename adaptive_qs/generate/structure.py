@@ -118,7 +118,7 @@ class _GroupShares:
 def cliques_of_fit(
     domain: Domain, measured: Sequence[Clique], workload: Sequence[Clique] | Mapping[Clique, float]
 ) -> tuple[tuple[Clique, ...], dict[Clique, tuple[tuple[int, ...], ...]]]:
-    """Return the cliques that carry weights in the fit of chains, and those that only refine them.
+    """Return the cliques with weights of their own in the fit of chains, and their refinements.
 
     The first are the outermost measured ones. One whose pairs are all in parts that the workload
     weighs more gives way to these parts, because it is noisier than they are. It refines them: its

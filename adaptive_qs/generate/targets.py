@@ -114,7 +114,7 @@ def marginal_std(model: ReferenceModel, clique: Clique) -> float:
 def make_target(
     model: ReferenceModel, clique: Clique, allowed: NDArray[np.bool_] | None = None
 ) -> Target:
-    """Project a marginal onto the non-negative tables of the model's total, without a trend.
+    """Return a marginal of the model, projected onto non-negative tables of the same total.
 
     The Euclidean projection adds no mass, as clipping at zero would. Only ``allowed`` cells can
     have counts.

@@ -300,24 +300,31 @@ def common_step(values: Floats, weights: Floats) -> int:
     return found if len(values) > 10 else 1
 
 
+def clear_excess(counts: Floats) -> float:
+    """Return how many rows clearly frequent cells have beyond the mean along the last axis.
+
+    They have half again as many rows as the mean, and five standard deviations of chance more.
+    """
+    even = counts.mean(axis=-1, keepdims=True)
+    often = counts > np.maximum(1.5 * even, even + 5 * np.sqrt(np.maximum(even, 1.0)))
+    return float((counts - even)[often].sum())
+
+
 def private_heaps(
     values: Floats, weights: Floats, edges: Sequence[float], grid: Grid
 ) -> dict[str, Any]:
     """Return the keys by which the frequent values of a column are learnt; none without them.
 
-    They are worth it if a tenth of the rows of bins with several values are on peaks, or on last
-    digits that have half again as many rows as the other ones of ten, beyond chance. ``edges`` are
-    of the bins, ascending.
+    They are worth it if a tenth of the rows of bins with several values are on peaks, or on clearly
+    frequent last digits. ``edges`` are of the bins, ascending.
     """
     bins = np.searchsorted(np.asarray(edges[:-1]), values, side="right")
     several = np.bincount(bins)[bins] > 1
     least = max(3, 0.001 * weights.sum())
     peaks = several & (weights >= least) & (weights >= PEAK * _max_neighbours(weights))
     digits = (np.rint(values[several] / grid.step) % 100).astype(np.int64)
-    tens = np.bincount(digits, weights[several], 100).reshape(10, 10)
-    even = tens.mean(axis=1, keepdims=True)
-    often = tens > np.maximum(1.5 * even, even + 5 * np.sqrt(np.maximum(even, 1)))
-    rows = max(weights[peaks].sum(), (tens - even)[often].sum())
+    tens = np.bincount(digits, weights[several], 100).reshape(10, 10).astype(np.float64)
+    rows = max(weights[peaks].sum(), clear_excess(tens))
     enough = rows >= max(0.1 * weights[several].sum(), 0.02 * weights.sum(), 1.0)
     return {"private_heaps": HEAPS} if enough else {}
 

@@ -112,7 +112,7 @@ class _Drawn:
         return source.moved(values, self.codes[rows], parts) if parts else values
 
     def exchange(self, rows: Indices, others: Indices, units: Collection[str]) -> None:
-        """Give rows their own hours and weekdays, or those that other rows have for ``units``."""
+        """Set rows to their own hours and weekdays; for ``units``, to the ones of other rows."""
         for unit, own in self.own_parts.items():
             self.parts[unit][rows] = own[others if unit in units else rows]
 

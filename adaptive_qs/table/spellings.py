@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from adaptive_qs.table.bins import clear_excess
 from adaptive_qs.table.cells import as_seconds, as_text, normalise
 from adaptive_qs.table.text import (
     NUMBER,
@@ -94,9 +95,7 @@ class Span:
         ``step`` is the number of seconds that the format of the moments can tell apart.
         """
         marks = self.marks[0, :31] if self.days else self.marks[1, ::step]
-        even = float(marks.mean())
-        often = marks > max(1.5 * even, even + 5 * max(even, 1.0) ** 0.5)  # beyond chance
-        return bool((marks - even)[often].sum() > 0.1 * marks.sum())
+        return bool(clear_excess(marks) > 0.1 * marks.sum())
 
     @property
     def limits(self) -> tuple[int, int]:
@@ -383,10 +382,11 @@ def in_natural_order(labels: Sequence[str]) -> list[str] | None:
         places = {label: place for label in labels if (place := order(label)) is not None}
         if len(places) == len(labels):
             return sorted(labels, key=lambda label: (places[label], label))
-    if (ordered := in_order_of_numbers(labels)) or len(
-        ways := number_spellings(labels, units=True)
-    ) != 1:
+    if ordered := in_order_of_numbers(labels):
         return ordered
+    ways = number_spellings(labels, units=True)
+    if len(ways) != 1:
+        return None
     return sorted(labels, key=lambda label: float(ways[0].read(label) or 0))
 
 

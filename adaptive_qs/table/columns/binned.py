@@ -404,9 +404,9 @@ class NumberColumn(RangeColumn):
 
     def _as_numbers(self, values: pa.Array) -> tuple[NDArray[np.float64], Mask]:
         numbers, readable = cells.as_numbers(values)
-        return numbers if self.places is None else cells.without_dust(
-            numbers, self.places
-        ), readable
+        if self.places is not None:
+            numbers = cells.without_dust(numbers, self.places)
+        return numbers, readable
 
     def numbers(self, values: pa.Array) -> NDArray[Any]:
         read = cells.as_integers if self.whole else self._as_numbers

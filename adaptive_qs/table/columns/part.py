@@ -124,7 +124,7 @@ class PartColumn(ColumnBase):
 
 
 class Tie:
-    """The hours and weekdays that a condition on the time between two moments leaves.
+    """Possible hours and weekdays of two moments, given a condition on the time between them.
 
     It is evaluated for every step (hour or day) of one cycle (day or week) of the first moment, and
     of all cycles of the second that it allows.
