@@ -356,7 +356,6 @@ class QueryWorkload:
     Attributes:
         domain: the attributes the parts refer to.
         parts: at least one.
-        target: the attribute that tables for the same sets are to serve; answers do not.
 
     Raises:
         WorkloadError: no parts, or weights too far apart.
@@ -365,7 +364,6 @@ class QueryWorkload:
 
     domain: Domain
     parts: tuple[QueryPart, ...]
-    target: str | None = None
 
     def __post_init__(self) -> None:
         if not self.parts:
@@ -400,13 +398,9 @@ class QueryWorkload:
         return sum(map(len, self.parts))
 
     def marginals(self) -> Workload:
-        """Return the attribute sets as marginals, each with its largest weight, serving the target.
-
-        Raise as :meth:`serving`.
-        """
+        """Return the attribute sets as marginals, each with its largest weight."""
         weights: dict[Clique, float] = {}
         for number, index, weight in self.sets():
             clique = tuple(self.parts[number].cliques[index].tolist())
             weights[clique] = max(weight, weights.get(clique, 0.0))
-        marginals = Workload(self.domain, weights)
-        return marginals if self.target is None else marginals.serving(self.target)
+        return Workload(self.domain, weights)
