@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from adaptive_qs.arguments import plain_json
 from adaptive_qs.domain import Clique, Domain
-from adaptive_qs.errors import AdaptiveQsError, ResourceExceeded, WorkloadError
+from adaptive_qs.errors import AdaptiveQsError, InputError, ResourceExceeded, WorkloadError
 from adaptive_qs.jsonfile import first_complaint, read_json
 from adaptive_qs.workload import families
 from adaptive_qs.workload import workload as workloads
@@ -156,6 +156,9 @@ class WorkloadFile(BaseModel, frozen=True, extra="forbid"):
     """Version of the file format."""
     parts: Annotated[tuple[Part, ...], Field(min_length=1)]
     """Requested queries; parts that overlap add their weights."""
+    target: Annotated[str, Field(min_length=1)] | None = None
+    """Column that models trained on a synthetic table are to predict, for synthesize and the
+    forecasts of plan: every set is also requested together with it, and sets with it weigh more."""
 
     @classmethod
     def parse(cls, content: Any, source: str = "workload") -> Self:
@@ -188,7 +191,7 @@ class WorkloadFile(BaseModel, frozen=True, extra="forbid"):
 
         Raises:
             WorkloadError: an attribute that the domain lacks, or more ways than attributes; the
-                message names ``source`` and the part.
+                message names ``source`` and the part. Or the target cannot be served.
             ResourceExceeded: too many marginals.
         """
         weights: dict[Clique, float] = {}
@@ -203,7 +206,13 @@ class WorkloadFile(BaseModel, frozen=True, extra="forbid"):
             unlisted = {**dict.fromkeys(degrees, 0), **unlisted}
         else:
             unlisted = {}
-        return Workload(domain, weights, unlisted)
+        requested = Workload(domain, weights, unlisted)
+        if self.target is None:
+            return requested
+        try:
+            return requested.serving(self.target)
+        except InputError as error:
+            raise WorkloadError(f"{source}: {error}") from None
 
     @property
     def asks_for_cells(self) -> bool:
@@ -232,7 +241,7 @@ class WorkloadFile(BaseModel, frozen=True, extra="forbid"):
                 f"{source}: {which}: every query is zero: ask about some cells; of random "
                 "queries raise p or count, or change the seed"
             )
-        return QueryWorkload(domain, parts)
+        return QueryWorkload(domain, parts, self.target)
 
     def _read(
         self, source: str, domain: Domain, noun: str, read: Callable[[Part], list[S]]
@@ -295,8 +304,8 @@ def split_workload(
     Numbers of ways stand for marginals of every table.
 
     Raises:
-        WorkloadError: The workload requests more than marginals, names columns that are not
-            together in one domain, or requests nothing of a table.
+        WorkloadError: The workload requests more than marginals, has a target, names columns that
+            are not together in one domain, or requests nothing of a table.
         ResourceExceeded: There are too many marginals.
     """
     file, source = _read_file(spec) or (None, "workload")
@@ -305,8 +314,8 @@ def split_workload(
     elif file is None:
         ways = (2,) if spec is None else tuple(workloads.parse_ways(spec))
         file = WorkloadFile(version=1, parts=(Part(ways=ways),))
-    if not file.asks_for_cells:
-        raise WorkloadError(f'{source}: leave out "queries", as there are many tables')
+    if not file.asks_for_cells or file.target is not None:
+        raise WorkloadError(f'{source}: leave out "queries" and "target", as there are many tables')
     for number, part in enumerate(file.parts, 1):
         for names in part.attributes or ():
             if not any(set(names) <= set(domain.names) for domain in domains.values()):

@@ -356,6 +356,7 @@ class QueryWorkload:
     Attributes:
         domain: the attributes the parts refer to.
         parts: at least one.
+        target: the attribute that tables for the same sets are to serve; answers do not.
 
     Raises:
         WorkloadError: no parts, or weights too far apart.
@@ -364,6 +365,7 @@ class QueryWorkload:
 
     domain: Domain
     parts: tuple[QueryPart, ...]
+    target: str | None = None
 
     def __post_init__(self) -> None:
         if not self.parts:
@@ -398,9 +400,13 @@ class QueryWorkload:
         return sum(map(len, self.parts))
 
     def marginals(self) -> Workload:
-        """Return the attribute sets as marginals, each with its largest weight."""
+        """Return the attribute sets as marginals, each with its largest weight, serving the target.
+
+        Raise as :meth:`serving`.
+        """
         weights: dict[Clique, float] = {}
         for number, index, weight in self.sets():
             clique = tuple(self.parts[number].cliques[index].tolist())
             weights[clique] = max(weight, weights.get(clique, 0.0))
-        return Workload(self.domain, weights)
+        marginals = Workload(self.domain, weights)
+        return marginals if self.target is None else marginals.serving(self.target)

@@ -1,4 +1,4 @@
-"""A target column: the weights that serve it, and what a run for it releases."""
+"""A target column: the weights that serve it, and what every way to name it releases."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_what_is_left_out_of_a_served_workload_is_counted_once(most):
     assert degrees[4] == sum(5 not in c for c in listed)
 
 
-# Through the public doors, with the same noise.
+# Through the public doors: one run for each way to name a target, all with the same noise.
 
 
 @pytest.fixture(scope="module")
@@ -122,22 +122,28 @@ def test_the_loop_turns_to_the_combinations_with_the_target(frame):
     assert wins > 0
 
 
-def test_python_and_the_command_line_give_the_same_release(frame, tmp_path, monkeypatch, capsys):
+def test_every_way_to_name_a_target_gives_the_same_release(frame, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     frame.to_csv("t.csv", index=False)
     (tmp_path / "s.json").write_text(json.dumps(SIZES))
+    content = {"version": 1, "parts": [{"ways": [2]}], "target": "f"}
+    (tmp_path / "w.json").write_text(json.dumps(content))
     wanted = fitted(frame, target="f").release_.digests()
+    assert fitted(frame, workload=content).release_.digests() == wanted
+    assert fitted(frame, workload=content, target="f").release_.digests() == wanted
     run = [
         "synthesize", "t.csv", "--schema", "s.json", "--rho", "0.05", "--insecure-seed", "3",
-        "--beyond-limits", "--target", "f", "--release", "r.zip", "--force",
+        "--beyond-limits", "--json", "--force", "--release", "r.zip",
     ]  # fmt: skip
-    assert main([*run, "--json"]) == 0
-    said = json.loads(capsys.readouterr().out)["target"]
-    assert Release.load("r.zip").digests() == wanted
-    assert said["column"] == "f"
-    assert said["combinations"] == 5 + 10
-    assert said["measured"] <= 5 + 10
-    assert main(run) == 0
+    for named in (["--target", "f"], ["--workload", "w.json"]):
+        assert main([*run, *named]) == 0
+        said = json.loads(capsys.readouterr().out)["target"]
+        release = Release.load("r.zip")
+        assert release.digests() == wanted
+        assert said["column"] == "f"
+        assert said["combinations"] == 5 + 10
+        assert said["measured"] <= 5 + 10
+    assert main([*run[:-4], "--force", "--release", "r.zip", "--target", "f"]) == 0
     printed = " ".join(capsys.readouterr().out.split())
     assert f"f: {said['measured']} of 15 combinations with it measured" in printed
 
@@ -167,12 +173,15 @@ def test_a_run_for_another_target_is_not_resumed():
 def test_plan_says_whom_a_table_would_serve(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "s.json").write_text(json.dumps(SIZES))
+    (tmp_path / "w.json").write_text(
+        json.dumps({"version": 1, "parts": [{"ways": [2]}], "target": "f"})
+    )
     plan = ["plan", "--schema", "s.json", "--epsilon", "1"]
     found = []
-    for named in ([], ["--target", "f"]):
+    for named in ([], ["--target", "f"], ["--workload", "w.json"]):
         assert main([*plan, *named, "--json"]) == 0
         found.append(json.loads(capsys.readouterr().out))
-    assert [each["scoring"]["target"] for each in found] == [None, "f"]
+    assert [each["scoring"]["target"] for each in found] == [None, "f", "f"]
     assert len({each["rmse"] for each in found}) == 1  # answers are not weighted by it
     assert main([*plan, "--target", "f"]) == 0
     printed = " ".join(capsys.readouterr().out.split())
@@ -182,9 +191,16 @@ def test_plan_says_whom_a_table_would_serve(tmp_path, monkeypatch, capsys):
 def test_a_target_is_refused_before_anything_is_read(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "s.json").write_text(json.dumps(SIZES))
+    (tmp_path / "w.json").write_text(
+        json.dumps({"version": 1, "parts": [{"ways": [2]}], "target": "z"})
+    )
     (tmp_path / "t.csv").write_text("no such column\n1\n")
     run = ["synthesize", "t.csv", "--schema", "s.json", "--epsilon", "1", "--out", "o.csv"]
-    assert main([*run, "--target", "z"]) == 2
-    assert "attribute 'z' is not in the schema" in capsys.readouterr().err
+    for named, said in (
+        (["--target", "z"], "attribute 'z' is not in the schema"),
+        (["--workload", "w.json"], "w.json: attribute 'z' is not in the schema"),
+    ):
+        assert main([*run, *named]) == 2
+        assert said in capsys.readouterr().err
     with pytest.raises(InputError, match="target is 3"):
         Synthesizer(rho=1.0, target=3).fit(pd.DataFrame(), schema=SIZES)
