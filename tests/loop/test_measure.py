@@ -167,7 +167,7 @@ def test_noise_has_the_covariance_that_is_stated(form, world, residual):
     false alarm below 14 · 434 · 4e-8 = 3e-4, once, since the seed is fixed.
     """
     world = WORLDS[world]
-    n, variance = 3000, 20.25
+    n, variance = 1000, 20.25
     mechanisms = Recorder(rho=100 * n / variance, seed=3)
     counter = world.counter(skewed_rows(world.columns, 40, 2))
     draws = [
