@@ -111,7 +111,7 @@ def test_tables_are_written_to_a_database_as_to_folders_and_verified_by_their_st
     again = synthesize("csv", *SEEDED, "--out", "made.db")
     assert "made.db already exists" in refused(town(*again))
     files = sorted(path.name for path in Path().glob("made.d*"))
-    ends = ("", ".NOT-PRIVATE.txt", *(f".{name}.manifest.json" for name in NAMES))
+    ends = ("", *(f".{name}.manifest.json" for name in NAMES))
     assert files == sorted(f"made.db{end}" for end in ends)
     with closing(sqlite3.connect("made.db")) as database:
         for name, table in frames.items():
