@@ -227,7 +227,7 @@ def mostly_spelled(values: Sequence[str]) -> str:
         if sum(read_moment(value, way, wall_clock=True) is not None for value in values) >= most:
             return "dates, but for a few cells: correct them, or leave them empty"
     some = values[:: len(values) // 20 + 1]
-    iso = (read_moment(value, None, wall_clock=True) is not None for value in some)
+    iso = (re.match("[0-9]{4}-?[0-9]", v) and read_moment(v, None, True) is not None for v in some)
     if len(some) > 4 and all(found or formats_like(value) for found, value in zip(iso, some)):
         return "dates in several formats: write all of them in one"
     return ""
