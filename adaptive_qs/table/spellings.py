@@ -275,7 +275,8 @@ def explain_unsupported(kind: pa.DataType) -> str:
     if is_a.is_nested(kind):
         return "nested records, for which there is no type: give their fields columns of their own"
     if isinstance(kind, pa.BaseExtensionType) or normalise(pa.nulls(0, kind)) is None:
-        return f"of the type {kind}, for which there is no column type: convert them to text"
+        what = "bytes, times of day or others" if is_a.is_binary(kind) else f"of the type {kind}"
+        return f"{what}, for which there is no column type: convert them to text"
     return ""
 
 

@@ -523,7 +523,7 @@ def test_types_that_no_column_takes_are_named(tmp_path, capsys, kind):
         "time": "times of day",
         "list": "lists",
         "struct": "nested records",
-        "bytes": "of the type binary",
+        "bytes": "bytes",
         "nothing": "empty",
     }
     assert main(["schema", "init", str(path)]) == 0
