@@ -139,6 +139,7 @@ class Released:
         self.strategies = {
             one["column"]: one["queries"] for one in self.record.get("strategies", ())
         }
+        self.selections = []
         self.rounds = list(zip(self.record["rounds"], self.courses()))
         # Rounds without a marginal sum, for two columns, products of signs of their codes.
         self.looks = {
@@ -169,7 +170,6 @@ class Released:
 
         closed = [*without_choice(rounds[last:], len(events))]
         yield from without_choice(rounds[:first], min([*starts, len(events)]))
-        self.selections = []
         for start, end in zip(starts, [*starts[1:], len(events) - sum(map(len, closed))]):
             if course := events[start + 1 : end]:
                 self.selections.append(events[start])

@@ -166,7 +166,7 @@ def test_choices_of_nothing_are_charged_and_leave_the_rest_to_what_depends():
     chosen = [past.clique for past in result.rounds if past.budget.selecting]
     assert {*map(result.model.domain.columns, chosen)} == {(0, 1)}
     assert len(choices) > len(chosen)
-    assert float(spent(mechanisms.budget)) == pytest.approx(1e-4, rel=1e-4)
+    assert float(spent(mechanisms.budget)) == pytest.approx(1e-4, rel=0.01)
 
 
 def test_estimates_hold_the_precision_of_everything_measured():
