@@ -73,6 +73,8 @@ def test_what_is_no_dictionary_is_refused(tmp_path):
             (tmp_path / name).write_text(text)
         with pytest.raises(InputError):
             read_dictionary(tmp_path / name)
+    with pytest.raises(InputError, match="no column that the data dictionary names"):
+        propose(pd.DataFrame(TABLE), {"HOURS": Entry(labels={"1": "a"})})
 
 
 def test_a_workbook_that_stands_for_much_is_refused(tmp_path):
