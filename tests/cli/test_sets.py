@@ -87,6 +87,7 @@ def frames():
     ("kind", "ledger"),
     [("csv", LEDGER), ("csv", []), ("parquet", []), ("db", LEDGER), ("duckdb", [])],
 )
+@pytest.mark.one_in(5)
 def test_every_container_gives_the_same_tables_with_and_without_a_ledger(
     town, frames, kind, ledger
 ):
@@ -180,6 +181,7 @@ BAD = {
 
 @pytest.mark.parametrize("case", BAD)
 @pytest.mark.parametrize("kind", CONTAINERS)
+@pytest.mark.one_in(5)
 def test_tables_that_do_not_fit_are_refused_before_anything_is_spent(town, kind, case):
     tables, words = BAD[case]
     CONTAINERS[kind](tables, f"town.{kind}")

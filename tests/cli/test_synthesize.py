@@ -163,6 +163,7 @@ PLACES = {
 
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("failure", FAILURES)
+@pytest.mark.one_in(3)
 def test_a_run_that_fails_says_what_its_budget_bought(failure, place, run, monkeypatch):
     (error, code, hint), (target, bought) = FAILURES[failure], PLACES[place]
     error.__notes__ = [CANARY]  # of another library
