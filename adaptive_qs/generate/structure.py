@@ -400,6 +400,8 @@ class ModeShares:
             own = modes[rows[:, attribute]]
             found = [rng.permutation(np.flatnonzero(own == mode)) for mode in range(shares.size)]
             reached = np.cumsum(shares * [part.size > 0 for part in found])
+            if not reached[-1]:
+                continue
             ends = np.floor(reached / reached[-1] * len(rows) + rng.random())
             ends[-1] = len(rows)
             change = np.diff(ends, prepend=0).astype(int) - [part.size for part in found]
