@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
@@ -31,6 +32,8 @@ from adaptive_qs.table.rules import Computation, Ruleset, components, find_row
 # sums wherever any do. Codes that no values meet, which rules can allow each alone and not
 # together, are replaced by codes of another row.
 
+MOST_COPIED = 1024
+"""Most copies of rows that are changed at a time where few rows are left."""
 Indices = NDArray[np.intp]
 Drawer = Callable[[NDArray[Any], np.random.Generator], pa.Array]
 
@@ -60,6 +63,10 @@ class _Drawn:
         self._size = len(first)
         self._place = np.arange(len(first))
         self._amounts = self._find_amounts(first)
+        self.home = np.arange(
+            len(first)
+        )  # the row of the table that each row has its own parts from
+        self.number = len(first)
 
     def _bins(self, codes: NDArray[np.int64]) -> tuple[NDArray, NDArray]:
         low, high = self.column.ends(codes)
@@ -114,7 +121,7 @@ class _Drawn:
     def exchange(self, rows: Indices, others: Indices, units: Collection[str]) -> None:
         """Set rows to their own hours and weekdays; for ``units``, to the ones of other rows."""
         for unit, own in self.own_parts.items():
-            self.parts[unit][rows] = own[others if unit in units else rows]
+            self.parts[unit][rows] = own[others if unit in units else self.home[rows]]
 
     def is_elsewhere(self, rows: Indices) -> NDArray[np.bool_]:
         """Return which rows have values at other hours or weekdays than theirs."""
@@ -143,14 +150,30 @@ class _Drawn:
         if len(rows):
             self.put(rows, self.column.from_amounts(np.clip(amounts[real], low, high)))
 
+    def take(self, rows: Indices) -> _Drawn:
+        """Return copies of rows, which change alone."""
+        found = copy(self)
+        found._pool, found._size = [self.array(rows)], len(rows)
+        found._place = np.arange(len(rows))
+        found.codes, found.home = self.codes[rows], self.home[rows]
+        found._amounts = None if self._amounts is None else self._amounts[rows]
+        found.parts = {unit: codes[rows] for unit, codes in self.parts.items()}
+        return found
+
+    def accept(self, rows: Indices, other: _Drawn, chosen: Indices) -> None:
+        """Set rows to rows of changed copies."""
+        self.put(rows, other.array(chosen))
+        for unit, codes in other.parts.items():
+            self.parts[unit][rows] = codes[chosen]
+
     def copy(self, rows: Indices, others: Indices) -> None:
         self._place[rows] = self._place[others]
         self.codes[rows] = self.codes[others]
         if self._amounts is not None:
             self._amounts[rows] = self._amounts[others]
 
-    def array(self) -> pa.Array:
-        return pa.concat_arrays(self._pool).take(pa.array(self._place))
+    def array(self, rows: Indices | slice = slice(None)) -> pa.Array:
+        return pa.concat_arrays(self._pool).take(pa.array(self._place[rows]))
 
 
 def drawn_under_rules(
@@ -244,24 +267,43 @@ class _Repair:
         """Change rows until they meet the rules, or ``one`` does; return those that do not."""
         enough = len(rows) - 1 if one else 0
         most = len(self._parts)
-        exchanges = [partial(self._exchange, most=each) for each in (0, 1, most) if most]
-        stages: tuple[tuple[Callable[[Indices], None], int, bool], ...] = (
+        exchanges = [partial(_Repair._exchange, most=each) for each in (0, 1, most) if most]
+        stages: tuple[tuple[Callable[[_Repair, Indices], None], int, bool], ...] = (
             *((change, 30, True) for change in exchanges),
-            (self._draw, 30, True),
-            (self._solve, 30, True),
-            (self._corner, 200, True),
-            (self._corner, 200, False),
+            (_Repair._draw, 30, True),
+            (_Repair._solve, 30, True),
+            (_Repair._corner, 200, True),
+            (_Repair._corner, 200, False),
         )
         for change, times, inside in stages:
             in_parts = change in exchanges
             if len(rows) > enough:
                 rows = self._broken(rows, inside, in_parts)
-            for _ in range(times):
-                if not (len(rows) > enough and self._loose):
-                    break
-                change(rows)
-                rows = self._broken(rows, inside, in_parts)
+            left = times
+            while left > 0 and len(rows) > enough and self._loose:
+                copies = int(np.clip(MOST_COPIED // len(rows), 1, times // 8))
+                rows = self._attempt(change, rows, copies, inside, in_parts)
+                left -= copies
         return rows
+
+    def _attempt(
+        self,
+        change: Callable[[_Repair, Indices], None],
+        rows: Indices,
+        copies: int,
+        inside: bool,
+        in_parts: bool,
+    ) -> Indices:
+        """Change copies of rows, keep the first of each that meets the rules; return rows left."""
+        every = np.tile(rows, copies)
+        drawn = {name: drawn.take(every) for name, drawn in self._drawn.items()}
+        trial, places = _Repair(drawn, self._ruleset, self._rng), np.arange(len(every))
+        change(trial, places)
+        met = np.setdiff1d(places, trial._broken(places, inside, in_parts))
+        fixed, first = np.unique(met % len(rows), return_index=True)
+        for name, own in self._drawn.items():
+            own.accept(rows[fixed], drawn[name], met[first])
+        return np.delete(rows, fixed)
 
     def _start_over(self, rows: Indices) -> Indices:
         """Give all rows codes that meet every rule alone, and repair them."""
@@ -329,7 +371,7 @@ class _Repair:
         """Take ``most`` parts, chosen at random, from other rows and the rest back, and solve."""
         parts = self._rng.permutation(len(self._parts))[:most].tolist()
         for name in self._placed:
-            others = self._rng.integers(len(self._drawn[name].codes), size=len(rows))
+            others = self._rng.integers(self._drawn[name].number, size=len(rows))
             units = [self._parts[place][1] for place in parts if self._parts[place][0] == name]
             self._drawn[name].exchange(rows, others, units)
         self._solve(rows, in_parts=True)
