@@ -5,6 +5,7 @@ import gc
 import os
 import shutil
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -57,6 +58,22 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     named = config.args_source is pytest.Config.ArgsSource.ARGS
     workers = min(plan_workers(None), MOST_WORKERS)
     return 0 if named or workers == 1 else workers
+
+
+@pytest.hookimpl(tryfirst=True)  # before those that are slow are left out
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave most of the cases of a test that is marked one_in(n) to ``pytest -m slow``.
+
+    Every n-th case stays. Choose n without a factor in common with the lengths of the axes, so that
+    the cases that stay have every value of every axis.
+    """
+    met: Counter[str] = Counter()
+    for item in items:
+        if (mark := item.get_closest_marker("one_in")) is not None:
+            name = item.nodeid.partition("[")[0]
+            if met[name] % mark.args[0]:
+                item.add_marker(pytest.mark.slow)
+            met[name] += 1
 
 
 @pytest.fixture(autouse=True, scope="session")

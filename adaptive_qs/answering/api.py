@@ -287,7 +287,6 @@ class Answers:
         """Write all answers as .parquet, .csv or .csv.gz, with bounded memory.
 
         The file appears with the last answer, after its privacy statement (see ``manifest_path``).
-        If it is not private, another file next to it says so.
 
         Args:
             path: The path of the file; its suffix is the format.
@@ -311,14 +310,10 @@ class Answers:
             kind = "keep"
         options = self._read.checked.options
         replacing = force or (options.resume and is_from_interrupted_run(path, options.ledger))
-        for file in (path, files.stamp_path(path), bundle.manifest_path(path)):
+        for file in (path, bundle.manifest_path(path)):
             files.check_new(file, replacing)
         check_room(self.plan.queries, path)
-        with (
-            self._delivering(),
-            bundle.with_manifest(path, replacing) as write_manifest,
-            files.stamped(path, self.stamp) as write_stamp,
-        ):
+        with self._delivering(), bundle.with_manifest(path, replacing) as write_manifest:
             batches = self.batches(confidence, kind)
 
             def sealed(sha256: str) -> None:
@@ -327,7 +322,6 @@ class Answers:
                     digest = digest_of_statement(statement)
                     self._run.publish({MANIFEST: digest, ANSWERS_MEMBER: sha256})
                 write_manifest(statement, sha256=sha256)
-                write_stamp()
 
             return write_batches(batches, self.arrow_schema, path, REPEATING, sealed, replacing)
 

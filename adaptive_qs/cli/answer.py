@@ -77,13 +77,7 @@ def show_limits(plan: BatchPlan, options: MechanismOptions) -> None:
     if plan.forecast.noise_draws > MOST_MEASURED:
         _warn_of_size(plan)
     gap, statuses = compute_gap(plan), plan.mechanism.statuses
-    share = io.excess(abs(gap))
-    if gap < 0:
-        io.warn(
-            f"The error is {share} below its proven lower bound, which is impossible. "
-            "Trust neither of them, and report the workload."
-        )
-        return
+    share = io.excess(gap)
     slack = GRID_GAP if set(statuses) == {Status.OPTIMAL} else ROUNDING * options.gap
     if options.mechanism not in ("auto", "querysmasher") or gap <= options.gap + slack:
         return

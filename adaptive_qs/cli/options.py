@@ -18,7 +18,7 @@ import typer
 from adaptive_qs.cli import io
 from adaptive_qs.errors import AdaptiveQsError, InputError
 from adaptive_qs.run.options import OUTPUT, PANELS, Field, Option, checked, read_options
-from adaptive_qs.table.files import check_new, claimed, inside, is_pattern, stamp_path
+from adaptive_qs.table.files import check_new, claimed, inside, is_pattern
 from adaptive_qs.workload import FAMILIES
 
 if TYPE_CHECKING:
@@ -208,16 +208,14 @@ def naming_queries(family: str | None) -> Iterator[None]:
 
 
 def with_sidecar(table: Path | None) -> list[Path]:
-    """Return a table, its stamp and its sidecar; nothing for None."""
+    """Return a table and its sidecar; nothing for None."""
     from adaptive_qs.release.bundle import manifest_path
 
-    if table is None:
-        return []
-    return [table, stamp_path(table), manifest_path(table)]
+    return [] if table is None else [table, manifest_path(table)]
 
 
 def check_table(path: Path, force: bool) -> None:
-    """Refuse a path at which no table, or no stamp or sidecar of one, can or may be written."""
+    """Refuse a path at which no table, or no sidecar of one, can or may be written."""
     from adaptive_qs.table.write import check_table_path
 
     check_table_path(path)

@@ -14,7 +14,7 @@ from adaptive_qs.cli import io
 from adaptive_qs.cli.options import check_file, check_release, check_table, with_sidecar
 from adaptive_qs.errors import InputError, reason
 from adaptive_qs.pages.words import counted
-from adaptive_qs.table.files import FORMATS, check_writable, stamp_path, stamped
+from adaptive_qs.table.files import FORMATS, check_writable
 
 if TYPE_CHECKING:
     from adaptive_qs.machine import PhaseClock
@@ -93,12 +93,12 @@ class Outputs:
 
     @property
     def files(self) -> list[Path]:
-        """The files that are written, with stamps and sidecars."""
+        """The files that are written, with sidecars."""
         from adaptive_qs.release.bundle import manifest_path
 
         found = [file for path in self.tables.values() for file in with_sidecar(path)]
         if self.in_database and self.out is not None:
-            found = [self.out, stamp_path(self.out), *map(manifest_path, self.tables.values())]
+            found = [self.out, *map(manifest_path, self.tables.values())]
         return found if self.release is None else [*found, self.release]
 
     def check(self, table_force: bool, release_force: bool, schema: TableSet) -> None:
@@ -137,7 +137,7 @@ class Outputs:
         replacing: bool,
         clock: PhaseClock,
     ) -> dict[str, Written]:
-        """Write the tables of a sample as they are drawn, each with its stamp and its sidecar.
+        """Write the tables of a sample as they are drawn, each with its sidecar.
 
         A sidecar has the parameters that draw the table again (``requested``), the SHA-256 of its
         file, and every charge of the table. The tables are drawn root first. Return them by name.
@@ -147,7 +147,7 @@ class Outputs:
         found: dict[str, Written] = {}
         tables = self._note(drawn, found)
         if self.in_database and self.out is not None:
-            with self._stating(release, self.out, [*self.tables], replacing) as state:
+            with self._stating(release, [*self.tables], replacing) as state:
                 done: list[DrawnTable] = []
 
                 def named() -> Iterator[Any]:
@@ -162,7 +162,7 @@ class Outputs:
                 _make_folder(self.out)
             path, pages = self.tables[table.name], timed(table.pages, clock)
             more = {**requested, "formulas": formulas} if table_format(path).is_text else requested
-            with self._stating(release, path, [table.name], replacing) as state:
+            with self._stating(release, [table.name], replacing) as state:
                 seal = partial(state, [table], found, more)
                 write_table(pages, path, table.schema, formulas, seal, replacing)
         return found
@@ -179,9 +179,9 @@ class Outputs:
 
     @contextmanager
     def _stating(
-        self, release: ReleaseSet, file: Path, names: Sequence[str], replacing: bool
+        self, release: ReleaseSet, names: Sequence[str], replacing: bool
     ) -> Iterator[Callable[..., None]]:
-        """Surround the writing of a file: yield what writes its stamp and sidecars at the end."""
+        """Surround the writing of a file: yield what writes its sidecars at the end."""
         from adaptive_qs.privacy.events import Transcript
         from adaptive_qs.release.bundle import with_manifest
 
@@ -190,7 +190,6 @@ class Outputs:
                 name: stack.enter_context(with_manifest(self.tables[name], replacing))
                 for name in names
             }
-            put_stamp = stack.enter_context(stamped(file, release.manifest.stamp))
 
             def state(
                 tables: Sequence[DrawnTable],
@@ -210,7 +209,6 @@ class Outputs:
                     writers[table.name](
                         part.manifest, sampling=sampling, charges=charges, sha256=sha256
                     )
-                put_stamp()
 
             yield state
 

@@ -166,7 +166,7 @@ def _forecast_tables(
     left_out: DroppedMarginals | None,
     options: Options,
 ) -> tuple[list[io.Row], dict[str, Any] | None, dict[str, Any]]:
-    scoring, scored = describe_scoring(looked, left_out, options.public_rows, options)
+    scoring, scored = describe_scoring(looked, left_out, options)
     lines, tables = (
         describe_tables(schema, spec, looked, options) if options.budgeted else ([], None)
     )
@@ -275,21 +275,18 @@ def predict_measurements(
 
 
 def describe_scoring(
-    workload: Workload,
-    dropped: DroppedMarginals | None,
-    rows: int | None,
-    options: SelectionOptions,
+    workload: Workload, dropped: DroppedMarginals | None, options: SelectionOptions
 ) -> tuple[dict[str, Any], io.Row]:
-    """Return fields on a scoring pass of `synthesize`, and the same as a row of text."""
-    from adaptive_qs.run.tables import scoring_forecast
+    """Return fields on the candidates of `synthesize`, and the same as a row of text."""
+    from adaptive_qs.run.tables import forecast_scoring
 
-    found = scoring_forecast(workload, rows, options)
-    left = None if dropped is None else str(dropped)
+    number, cells, memory = forecast_scoring(workload, options)
+    left, mb = None if dropped is None else str(dropped), memory / 2**20
+    text = f"{mb:,.0f} MB plus the rows, for {counted(number, 'candidate')} with {cells:,} cells"
     return {
-        **io.pick(found, "candidates", "cells", "seconds"),
-        "memory_mb": round(found.memory_bytes / 2**20, 1), "left_out": left,
+        "candidates": number, "cells": cells, "memory_mb": round(mb, 1), "left_out": left,
         "target": workload.target,
-    }, ("scoring", "; ".join(filter(None, (str(found), left))))  # fmt: skip
+    }, ("memory", "; ".join(filter(None, (text, left))))  # fmt: skip
 
 
 def _list_measurements(forecast: LoopForecast, found: Mapping[str, Any], flag: str) -> list[io.Row]:
@@ -366,7 +363,7 @@ def _plan_set(schema: TableSet, workload: Any, options: Options) -> None:
         rows, work, share = numbers.get(name), part.work, float(table.share)
         flag = f"--public-rows {name}="
         own, forecast = predict_measurements(work.forecast, work.strategies, rows, flag)
-        scoring, scored = describe_scoring(work.workload, work.left_out, rows, run)
+        scoring, scored = describe_scoring(work.workload, work.left_out, run)
         for doubt in describe_refusals(work.list_warnings(part.target, rows)):
             warnings.setdefault(str(doubt), f"{name}: {doubt}" if found else str(doubt))
         found[name] = {

@@ -19,7 +19,7 @@ from adaptive_qs.errors import InputError
 from adaptive_qs.machine import plan_workers
 from adaptive_qs.pages.words import counted
 from adaptive_qs.run.options import OUTPUT, MachineOptions, Option
-from adaptive_qs.table.files import FORMATS, PRIVATE, STAMP_KEY, atomic_writer, stamped
+from adaptive_qs.table.files import FORMATS, PRIVATE, STAMP_KEY, atomic_writer
 from adaptive_qs.table.text import Formulas
 
 if TYPE_CHECKING:
@@ -169,15 +169,14 @@ def _write_counts(
     from adaptive_qs.release.bundle import with_manifest
     from adaptive_qs.table.write import table_format, write_batches
 
-    stamp = release.manifest.stamp
     kind = formulas if table_format(path).is_text else "keep"
-    table = found.table(release.schema, kind).replace_schema_metadata({STAMP_KEY: stamp})
+    stamp = {STAMP_KEY: release.manifest.stamp}
+    table = found.table(release.schema, kind).replace_schema_metadata(stamp)
     marginal = {"columns": list(found.columns), "basis": found.basis, **sampling}
-    with with_manifest(path, replacing) as write_manifest, stamped(path, stamp) as put_stamp:
+    with with_manifest(path, replacing) as write_manifest:
 
         def state(sha256: str) -> None:
             write_manifest(release.manifest, marginal=marginal, sha256=sha256)
-            put_stamp()
 
         write_batches(table.to_batches(), table.schema, path, found.columns, state, replacing)
 

@@ -1,4 +1,4 @@
-"""`schema init`, `check` and `json-schema`: the public description of a table."""
+"""`schema init` and `schema check`: the public description of a table."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-import adaptive_qs
 from adaptive_qs.cli import io
 from adaptive_qs.cli.options import TABLE_HELP, ForceOptions, check_distinct, check_file
 from adaptive_qs.errors import InputError
@@ -193,27 +192,6 @@ def _emit_checked(schema: Schema, path: Path, table: str = "") -> None:
         emit_checklist(schema, str(path))
 
 
-KINDS = {
-    "schema": "table/schema.schema.json", "tables": "table/tables.schema.json",
-    "workload": "workload/workload.schema.json",
-}  # fmt: skip
-"""JSON Schemas that the package ships, by kind of file."""
-
-
-def json_schema(
-    kind: Annotated[
-        str, typer.Argument(metavar="[schema|tables|workload]", help="Which kind of file.")
-    ] = "schema",
-) -> None:
-    """Print a JSON Schema for editors and validators.
-
-    It describes schema files (of one table, or of a set of tables) or workload files.
-    """
-    if kind not in KINDS:
-        raise InputError(f"{kind!r} is not a kind of file. Use {', '.join(KINDS)}.")
-    io.emit((Path(adaptive_qs.__file__).parent / KINDS[kind]).read_text(encoding="utf-8"))
-
-
 NOT_PRIVATE = "Taken from the data, not private. For the owner only."
 """First line of each list of a proposal."""
 
@@ -253,4 +231,4 @@ def _taken(column: ColumnBase) -> str:
     return f"{column.summary}; missing: {markers}" if markers else column.summary
 
 
-COMMANDS = (init, check, json_schema)
+COMMANDS = (init, check)

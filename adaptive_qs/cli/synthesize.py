@@ -173,8 +173,6 @@ def _list_measured(release: Release, cliques: Sequence[Clique]) -> list[Clique]:
 # `synthesize DATA`: the main job.
 
 DEMO_OUT = Path("adult_synthetic.csv")
-LONG_PASS = 1.0
-"""Processor seconds of a scoring pass from which on it is forecast before the run."""
 
 
 @dataclass(kw_only=True)
@@ -239,7 +237,6 @@ def synthesize(data: shared.PrivateTable = None, *, options: Options) -> None:
     checked, written = _check(schema, path, options), dict[str, Written]()
     with io.progress_bars() as clock:
         with checked.read(tables, clock) as read:
-            _note_forecasts(checked, options)
             run, release = spend(read, clock)
         with run, io.receipt(lambda: run.note) as files:
             if outputs.release is not None:
@@ -296,12 +293,3 @@ def _check(schema: TableSet, path: Path, options: Options) -> CheckedRun[Tables]
         check_table_rows(options.rows, columns, options.max_memory, held=schema.is_set)
     io.show_warnings(checked, path)
     return checked
-
-
-def _note_forecasts(checked: CheckedRun[Tables], options: Options) -> None:
-    for name, member in checked.members.items():
-        label = f"{name}: " if checked.schema.is_set else ""
-        is_root, work = name == checked.schema.root, member.work
-        scoring = work.scoring(options.public_rows if is_root else None)
-        if scoring.seconds >= LONG_PASS or work.left_out is not None:
-            io.note(f"{label}{scoring}")

@@ -209,16 +209,12 @@ class ExactFit:
     Attributes:
         probabilities: p, one for each cell in natural order.
         prior_weight: κ of the last order.
-        misfit: Σ λ_τ ‖z_τ − n R_τ p‖²; noise alone makes ``degrees`` on average.
-        degrees: dimension of the measured residuals.
         gap: largest deviation from optimality (standard deviations of the noise).
     """
 
     joint: Joint
     probabilities: Array
     prior_weight: float
-    misfit: float
-    degrees: int
     gap: float
 
 
@@ -264,8 +260,7 @@ def fit_exactly(
         log_q = dual.log_probabilities(theta)
     if progress:
         progress(planned, planned)
-    misfit, gap = dual.misfit(theta, kappa), dual.gap(theta, kappa)
-    return ExactFit(joint, np.exp(log_q), kappa, misfit, residuals.degrees, gap)
+    return ExactFit(joint, np.exp(log_q), kappa, dual.gap(theta, kappa))
 
 
 def _fit_order(dual: _Dual, tick: Callable[[], None]) -> tuple[Array, float]:

@@ -104,12 +104,12 @@ def signed(value: float, digits: int = 2) -> str:
 
 
 @_readable
-def decimals(value: float, digits: int = 3) -> str:
+def decimals(value: float) -> str:
     """Format a number between -1 and 1: "0.007", "under 0.001"."""
-    text = f"{value:.{digits}f}"
+    text = f"{value:.3f}"
     if float(text):
         return text
-    return f"under {10**-digits:.{digits}f}" if value > 0 else f"{0:.{digits}f}"
+    return "under 0.001" if value > 0 else "0.000"
 
 
 @_readable

@@ -1,4 +1,4 @@
-"""What a run of the loop takes: memory, candidates that are looked at, and a scoring pass."""
+"""What a run of the loop takes: memory, candidates that are looked at, and time."""
 
 import math
 from dataclasses import dataclass
@@ -42,8 +42,8 @@ MOST_KEPT_CELLS = 2**26
 # rows. Processor seconds, measured on two cores of a server of 2024 (the script
 # ``scripts/speed/benchmark_columns.py``); other machines differ by a factor, not by their order.
 
-CANDIDATE_SECONDS, CELL_SECONDS, ROW_SECONDS = 2e-5, 2.5e-9, 1e-9
-"""Processor seconds of a pass for one candidate, one cell of it, and one row in it."""
+CANDIDATE_SECONDS, CELL_SECONDS = 2e-5, 2.5e-9
+"""Processor seconds of a pass for one candidate and one cell of it."""
 START_SECONDS, COLUMN_SECONDS, MEASURED_SECONDS, FITTED_SECONDS = 1.5, 0.14, 0.025, 6.6e-7
 READ_SECONDS, WRITTEN_SECONDS = 3e-8, 3.5e-7
 """Processor seconds of a whole run: to start, by column, by measured marginal, by cell that is seen
@@ -104,44 +104,13 @@ def _clique_bytes(attributes: int) -> int:
     return CLIQUE_BYTES + attributes
 
 
-@dataclass(frozen=True)
-class ScoringForecast:
-    """What a scoring pass of the loop looks at, and how long it takes.
+def scored_bytes(workload: Workload, kept_cells: int = MOST_KEPT_CELLS) -> tuple[int, int, int]:
+    """Return how many candidates and cells of them there are, and the memory to look at them.
 
-    Attributes:
-        candidates: marginals that may be measured, single columns among them.
-        cells: of all of them together.
-        seconds: processor seconds, without what rows take where their number is not public.
-        memory_bytes: of the process and the candidates, without rows and what is measured.
-        rows: about how many rows there are; None where that is not public.
+    Single columns are among them. Some counts are kept; rows and what is measured take more.
     """
-
-    candidates: int
-    cells: int
-    seconds: float
-    memory_bytes: int
-    rows: int | None
-
-    @classmethod
-    def of(cls, workload: Workload, rows: int | None, kept_cells: int = MOST_KEPT_CELLS) -> Self:
-        """Return the forecast for the candidates of a workload if some counts are kept."""
-        found = _Candidates.of(workload)
-        seconds = found.number * (CANDIDATE_SECONDS + (rows or 0) * ROW_SECONDS)
-        seconds += found.seen_cells * CELL_SECONDS
-        memory = PROCESS_BYTES + found.bytes(kept_cells)
-        return cls(found.number, found.cells, seconds, memory, rows)
-
-    def __str__(self) -> str:
-        some = f"{self.candidates:,} candidate{'s' if self.candidates != 1 else ''}"
-        more = ""
-        if self.rows is None:
-            each = self.candidates * ROW_SECONDS * 1e6
-            more = f" ({each:.1f} more per million rows)"
-        memory = f"{self.memory_bytes / 2**20:,.0f} MB"
-        return (
-            f"{some} with {self.cells:,} cells in all; scoring them takes {self.seconds:.1f} "
-            f"processor seconds{more} and {memory} plus the rows"
-        )
+    found = _Candidates.of(workload)
+    return found.number, found.cells, PROCESS_BYTES + found.bytes(kept_cells)
 
 
 def run_seconds(workload: Workload, rows: int, measured: int) -> float:

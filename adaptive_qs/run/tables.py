@@ -23,7 +23,7 @@ from adaptive_qs.privacy.unit import SetMember, Unit
 from adaptive_qs.release.release import Release
 from adaptive_qs.release.tables import ReleaseSet
 from adaptive_qs.run.budget import MIN_COST, Limits, Member, PrivacyTarget
-from adaptive_qs.run.memory import ScoringForecast, keep_what_fits, plan_memory
+from adaptive_qs.run.memory import keep_what_fits, plan_memory, scored_bytes
 from adaptive_qs.run.options import SelectionOptions, SynthesizeOptions
 from adaptive_qs.run.states import CheckedRun, ReadRun, SpendingRun
 from adaptive_qs.strategy.integer import column_strategies
@@ -124,10 +124,6 @@ class Tables:
     def forecast(self) -> LoopForecast:
         """Which columns the loop will likely leave unconnected."""
         return LoopForecast(self.workload, self.rho, self.loop, self.schema)
-
-    def scoring(self, rows: int | None) -> ScoringForecast:
-        """Return what a scoring pass takes, given the public row count if there is one."""
-        return ScoringForecast.of(self.workload, rows, self.limits.kept_cells)
 
     def list_warnings(self, target: PrivacyTarget, rows: int | None) -> tuple[BudgetWarning, ...]:
         """Return warnings about the budget; the loop has the part that learning leaves."""
@@ -256,15 +252,13 @@ def select_candidates(
     return keep_what_fits(requested, limits.most_rows, limits.max_memory_bytes, *most)
 
 
-def scoring_forecast(
-    workload: Workload, rows: int | None, options: SelectionOptions
-) -> ScoringForecast:
-    """Return what a scoring pass of the marginals takes, or would take if they do not fit."""
+def forecast_scoring(workload: Workload, options: SelectionOptions) -> tuple[int, int, int]:
+    """Return the candidates, their cells, and the memory, which may be more than there is."""
     try:
         limits = tables_limits(workload.domain, workload, options.max_memory, options.workers)
     except ResourceExceeded:
-        return ScoringForecast.of(workload, rows)
-    return ScoringForecast.of(workload, rows, limits.kept_cells)
+        return scored_bytes(workload)
+    return scored_bytes(workload, limits.kept_cells)
 
 
 def tables_limits(

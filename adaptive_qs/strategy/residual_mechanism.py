@@ -14,7 +14,7 @@ from adaptive_qs.errors import ResourceExceeded
 from adaptive_qs.machine import StepProgress, ThreadPool, linear_algebra
 from adaptive_qs.strategy import bounds as known_bounds
 from adaptive_qs.strategy import optimal
-from adaptive_qs.strategy.bounds import is_product, solve_fourier, solve_fourier_product
+from adaptive_qs.strategy.bounds import is_product, solve_fourier
 from adaptive_qs.strategy.integer import on_grid
 from adaptive_qs.strategy.mechanism import ArrayCache, Mechanism, StrategyMeasurement
 from adaptive_qs.strategy.optimal import SolveCache, solve, superadditive_bound
@@ -306,10 +306,7 @@ def restricted(subworkload: Subworkload, settings: SolverSettings, cache: SolveC
     (ResourceExceeded).
     """
     optimal.check_queries(subworkload, settings)
-    found = [
-        known_bounds.solve_residual_planner(subworkload),
-        solve_fourier_product(subworkload, settings),
-    ]
+    found = [known_bounds.solve_residual_planner(subworkload)]
     if settings.can_measure(subworkload.cells):
         found.append(solve_fourier(subworkload))
     if all(is_product(term, len(subworkload.shape)) for term in subworkload.terms):

@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, their formats, and their stamps."""
+"""Files that appear whole or not at all, and their formats."""
 
 import contextlib
 import errno
@@ -9,7 +9,7 @@ import os
 import stat
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -316,42 +316,11 @@ def is_table_file(path: str | Path) -> bool:
     return False
 
 
-# The stamp of a table that is not private: a key in its metadata, and a file next to it.
-
 Stamp = Literal["private", "NOT PRIVATE: the noise came from an insecure seed; for tests only"]
 PRIVATE: Stamp = "private"
 NOT_PRIVATE: Stamp = "NOT PRIVATE: the noise came from an insecure seed; for tests only"
 STAMP_KEY = b"adaptive_qs.stamp"
 """Key of the stamp in the metadata of every table that is made from a private one."""
-
-
-def stamp_path(table: str | Path) -> Path:
-    """Return the path of the file next to a table which states that the table is not private."""
-    path = Path(table)
-    return path.parent / f"{path.name}.NOT-PRIVATE.txt"
-
-
-@contextmanager
-def stamped(table: str | Path, stamp: Stamp) -> Iterator[Callable[[], None]]:
-    """Write a stamp next to a table that is not private, and remove the stamp of an earlier table.
-
-    It yields a function that writes the stamp. Call it once the table is whole, before it has its
-    name: a table that is not private never stands without its stamp, and a refused run leaves none.
-    """
-    stamp_file = stamp_path(table)
-
-    def put() -> None:
-        if stamp != PRIVATE:
-            with atomic_writer(stamp_file) as file:
-                file.write(f"{Path(table).name}: {stamp}\n".encode())
-
-    yield put
-    if stamp == PRIVATE:
-        try:
-            stamp_file.unlink(missing_ok=True)
-        except OSError as error:
-            said = f"cannot be removed ({reason(error)}): remove it by hand"
-            raise InputError(f"{stamp_file}: {said}") from None
 
 
 class SampleDataset(NamedTuple):

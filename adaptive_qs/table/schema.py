@@ -362,7 +362,7 @@ def check_reviewed(schema: Schema, unreviewed_schema: bool) -> None:
     """Raise SchemaError if the schema is unreviewed, unless that is allowed."""
     if unreviewed_schema or not is_unreviewed(schema):
         return
-    marks = ["1 schema"] * bool(schema.open)
+    marks = ["the whole table"] * bool(schema.open)
     if columns := sum(bool(column.open) for column in schema.written.values()):
         marks.append(counted(columns, "column"))
     if rules := sum(bool(rule.open) for rule in schema.declared_rules):

@@ -15,8 +15,10 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import grimp
 import networkx as nx
@@ -32,6 +34,8 @@ PHRASES = re.compile(
     re.IGNORECASE,
 )
 """Phrases that a reader has to read twice; each has a plainer word."""
+LATE = {"scipy.optimize", "networkx", "scipy.fft", "sklearn", "jinja2"}
+"""Packages that take long to import; they are left to the runs that need them."""
 COMMANDS = {
     "synthesize": ["--out", "synthetic.csv"],
     "answer": ["--ways", "1,2", "--out", "answers.csv"],
@@ -59,9 +63,8 @@ from adaptive_qs.cli import main
 sys.setprofile(watch)
 code = main(arguments)
 sys.setprofile(None)
-modules = [name for name in sys.modules if name.split(".")[0] == "adaptive_qs"]
 with open(out, "w") as file:
-    json.dump({"code": code, "modules": len(modules), **depths}, file)
+    json.dump({"code": code, "loaded": list(sys.modules), **depths}, file)
 """
 """Runs a command, and writes what it loaded and how deep it was when it first counted rows."""
 
@@ -77,24 +80,27 @@ def sizes() -> dict[str, float]:
     }
 
 
-def commands() -> dict[str, dict[str, int]]:
-    """For each command on a CSV file: modules of the package that it loads, and its call depth.
+@cache
+def commands() -> dict[str, dict[str, Any]]:
+    """For each command on a CSV file: the modules that it loads, and its call depth.
 
-    The depth is the number of frames from ``main`` to the first exact count of rows, with those
-    of the library of the command line ("counting"), and without ("own").
+    The modules are names ("loaded") and the number of those of the package ("modules"). The depth
+    is the number of frames from ``main`` to the first exact count of rows, with those of the
+    library of the command line ("counting"), and without ("own").
     """
     with tempfile.TemporaryDirectory() as folder:
         _run(folder, str(EXAMPLE / "make_visits.py"), "--rows", "500")
         return {name: _watched(folder, name, *options) for name, options in COMMANDS.items()}
 
 
-def _watched(folder: str, verb: str, *options: str) -> dict[str, int]:
+def _watched(folder: str, verb: str, *options: str) -> dict[str, Any]:
     data = ["visits.csv", "--schema", str(EXAMPLE / "schema.json")]
     budget = ["--epsilon", "1", "--delta", "1e-6"]
     _run(folder, "-c", WATCHED, str(PACKAGE), "found.json", verb, *data, *budget, *options)
-    found: dict[str, int] = json.loads((Path(folder) / "found.json").read_text())
+    found: dict[str, Any] = json.loads((Path(folder) / "found.json").read_text())
     assert found.pop("code") == 0, f"{verb} failed"
     assert "counting" in found, f"{verb}: nothing was counted in table/: see WATCHED"
+    found["modules"] = sum(name.split(".")[0] == "adaptive_qs" for name in found["loaded"])
     return found
 
 
@@ -102,6 +108,12 @@ def _run(folder: str, *arguments: str) -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, *arguments]
     subprocess.run(command, cwd=folder, env=environment, check=True, capture_output=True)
+
+
+@cache
+def trees() -> dict[Path, ast.Module]:
+    """Return the syntax tree of every module of the package."""
+    return {module: ast.parse(module.read_text(encoding="utf-8")) for module in MODULES}
 
 
 def column_types() -> dict[str, set[str]]:
@@ -116,8 +128,7 @@ def column_files() -> dict[str, int]:
 
     The modules that define its classes are among them.
     """
-    trees = [ast.parse(module.read_text(encoding="utf-8")) for module in MODULES]
-    words = [set(_words(tree)) for tree in trees]
+    words = [set(_words(tree)) for tree in trees().values()]
     return {
         name: sum(not found.isdisjoint({f'"{name}"', *classes}) for found in words)
         for name, classes in column_types().items()

@@ -200,6 +200,7 @@ def job(found, rows):
 
 @pytest.mark.parametrize("neighbours", TABLES)
 @pytest.mark.parametrize(("asked", "name"), pairs())
+@pytest.mark.one_in(7)
 def test_neighbours_make_the_same_calls_and_answers(asked, name, neighbours):
     found = batch(asked, name)
     here, there = TABLES[neighbours]

@@ -21,10 +21,11 @@ from adaptive_qs.answering.plan import answers_limits
 from adaptive_qs.domain import Domain
 from adaptive_qs.errors import DataError, InputError, ResourceExceeded, SchemaError, WorkloadError
 from adaptive_qs.privacy.events import UNITS_PER_RHO
+from adaptive_qs.release.bundle import manifest_path, read_sidecar
 from adaptive_qs.run.states import LOST
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.encode import read_table
-from adaptive_qs.table.files import NOT_PRIVATE, PRIVATE, STAMP_KEY, stamp_path
+from adaptive_qs.table.files import NOT_PRIVATE, PRIVATE, STAMP_KEY
 from adaptive_qs.table.schema import Schema
 from adaptive_qs.workload.file import all_ways_queries
 from adaptive_qs.workload.workload import QueryWorkload
@@ -240,7 +241,7 @@ def test_files_say_whether_they_are_private(suffix, tmp_path):
     for seed, stamp in ((1, NOT_PRIVATE), (None, PRIVATE)):
         asked = answer(FRAME, SCHEMA, CONTENT, cost=1, insecure_seed=seed)
         assert asked.write(path, confidence=0.9, force=True) == len(asked) == len(read(path))
-        assert stamp_path(path).exists() == (seed is not None)
+        assert read_sidecar(manifest_path(path))["stamp"] == stamp
         if suffix == "parquet":
             assert pq.read_schema(path).metadata[STAMP_KEY].decode() == stamp
 

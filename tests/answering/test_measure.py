@@ -55,6 +55,7 @@ COSTS = (1e-6, 0.0331, 1.0, 400.0, MAX_COST)
 
 
 @pytest.mark.parametrize(("asked", "name"), pairs())
+@pytest.mark.one_in(5)
 def test_rows_change_a_release_by_as_much_as_is_declared_and_no_more(asked, name):
     found = batch(asked, name)
     for event, columns in found.inputs.values():
@@ -140,6 +141,7 @@ class FullCells:
 
 @pytest.mark.parametrize("cost", [1e-6, 1.0, MAX_COST])
 @pytest.mark.parametrize(("asked", "name"), pairs())
+@pytest.mark.one_in(7)
 def test_the_most_rows_in_one_cell_stay_exact(asked, name, cost):
     """Near 2⁶¹ at the largest tables and costs, against Python's integers."""
     units = PrivacyTarget.of_answers(cost=cost).units
@@ -370,6 +372,7 @@ def close(found, expected, scale):
 
 
 @pytest.mark.parametrize(("asked", "name"), pairs())
+@pytest.mark.one_in(5)
 def test_answers_have_the_means_and_variances_reported(asked, name, counter, truths):
     found, truth = batch(asked, name), truths[asked]
     answers = np.zeros((len(truth), RUNS))

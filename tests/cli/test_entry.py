@@ -326,7 +326,8 @@ def test_a_signal_that_compiled_code_swallowed_is_no_bug(monkeypatch, capsys):
 
 
 def test_a_closed_pipe_is_no_traceback(tmp_path):
-    process = start(tmp_path, "schema", "json-schema")
+    (tmp_path / "s.json").write_text('{"a": 2}')
+    process = start(tmp_path, "schema", "check", "s.json")
     process.stdout.close()
     assert process.wait(timeout=60) == 141
     assert process.stderr.read() == ""

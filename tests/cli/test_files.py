@@ -45,7 +45,7 @@ COMMANDS = {
     f"synthesize t.csv --schema s.json {RUN} o.csv --release r.zip":
         {"o.csv", "o.csv.manifest.json", "r.zip"},
     f"synthesize t.csv --schema learnt.json {RUN} p.parquet --insecure-seed 1":
-        {"p.parquet", "p.parquet.manifest.json", "p.parquet.NOT-PRIVATE.txt"},
+        {"p.parquet", "p.parquet.manifest.json"},
     f"answer t.csv --schema learnt.json {RUN} a.csv.gz --json":
         {"a.csv.gz", "a.csv.gz.manifest.json"},
     "sample r.zip --out more.csv.gz": {"more.csv.gz", "more.csv.gz.manifest.json"},
@@ -143,11 +143,10 @@ def test_nothing_else_is_written(folder, logs):
             notes = [note for note in notes if not f"{note[1]}/".startswith(f"{private}/")]
         else:
             assert temporary.stat().st_mtime_ns == before, words
-        stamps = {f"{name}.NOT-PRIVATE.txt" for name in TABLES & outputs}
         listed = [note for note in notes if note[0] == "listed"]
-        assert not unexpected(listed, folder, there | stamps | LOGS), words
+        assert not unexpected(listed, folder, there | LOGS), words
         others = [note for note in notes if note[0] != "listed"]
-        assert not unexpected(others, folder, outputs | stamps | {"l", "l.key", "l.mark"}), words
+        assert not unexpected(others, folder, outputs | {"l", "l.key", "l.mark"}), words
         named = {Path(path).name for kind, path, _ in others if kind in ("os.rename", "os.link")}
         assert named >= outputs, "outputs get their names when they are complete"
         opened = {Path(path).name for kind, path, _ in others if kind == "open"}

@@ -6,9 +6,10 @@ import sys
 
 import pytest
 
+from scripts.speed.house import LATE
+
 HELP_SECONDS, IMPORT_SECONDS = 1.5, 6.0
 """Processor seconds; several times what an idle machine takes, since a busy one takes longer."""
-SLOW = {"scipy.optimize", "networkx", "scipy.fft", "sklearn", "jinja2"}
 
 LOADED = """
 import sys
@@ -17,7 +18,6 @@ try:
 finally:
     print("loaded", *sys.modules)
 """
-DEMO = "from adaptive_qs.cli.entry import main; main(['synthesize', '--demo', '--out', {out!r}])"
 
 
 def modules(code):
@@ -37,14 +37,8 @@ def processor_seconds(*arguments):
 
 def test_help_imports_no_numbers_and_no_validation():
     found = modules("from adaptive_qs.cli.entry import main; main(['--help'])")
-    assert not found & {"numpy", "pandas", "pydantic", "pyarrow", "scipy", "numba", *SLOW}
+    assert not found & {"numpy", "pandas", "pydantic", "pyarrow", "scipy", "numba", *LATE}
     assert "typer" in found
-
-
-def test_synthesize_imports_what_it_needs(tmp_path):
-    found = modules(DEMO.format(out=str(tmp_path / "o.csv")))
-    assert not found & SLOW
-    assert {"numpy", "numba", "pyarrow"} <= found
 
 
 @pytest.mark.parametrize(

@@ -48,18 +48,6 @@ def test_a_table_says_what_it_cost_and_can_be_made_again_from_its_manifest(run):
     }  # fmt: skip
 
 
-def test_the_stamp_of_an_insecure_table_is_an_output_like_any_other(run):
-    stamp = Path("o.csv.NOT-PRIVATE.txt")
-    stamp.write_text("kept")
-    for seed in ([], ["--insecure-seed", "1"]):
-        command = [*BASE, "--out", "o.csv", *seed]
-        assert f"{stamp} already exists" in refused(run(*command))
-        assert stamp.read_text() == "kept"
-        said = refused(run(*command, "--release", stamp, "--force"))
-        assert f"{stamp}: it is also an input or another output" in said
-    assert not Path("o.csv").exists()
-
-
 def test_nothing_written_or_printed_shows_an_undeclared_cell_or_the_input_path(run):
     """An undeclared value goes to the catch-all; the file lies in a folder with a private name."""
     folder = Path(CANARY)
@@ -103,7 +91,7 @@ def test_the_page_opens_with_what_the_data_are(run):
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])
 def test_insecure_noise_repeats_and_stamps_everything_and_nothing_else(suffix, run):
-    stamp, out = Path(f"o{suffix}.NOT-PRIVATE.txt"), Path(f"o{suffix}")
+    out = Path(f"o{suffix}")
     insecure = ["--insecure-seed", "1", "--release"]
     done(run(*BASE, *insecure, "again.zip"))
     for command, stamped in (
@@ -113,7 +101,8 @@ def test_insecure_noise_repeats_and_stamps_everything_and_nothing_else(suffix, r
         (["sample", "good.zip"], False),
     ):
         done(run(*command, "--out", out, "--force"))
-        assert stamp.exists() == stamped
+        stated = json.loads(Path(f"{out}.manifest.json").read_text())["stamp"]
+        assert ("NOT PRIVATE" in stated) == stamped
         if suffix == ".parquet":
             metadata = pq.read_schema(out).metadata[b"adaptive_qs.stamp"]
             assert (b"NOT PRIVATE" in metadata) == stamped
@@ -174,6 +163,7 @@ PLACES = {
 
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("failure", FAILURES)
+@pytest.mark.one_in(3)
 def test_a_run_that_fails_says_what_its_budget_bought(failure, place, run, monkeypatch):
     (error, code, hint), (target, bought) = FAILURES[failure], PLACES[place]
     error.__notes__ = [CANARY]  # of another library

@@ -19,6 +19,7 @@ SHOWS_CELLS = "schema init", "schema check"
 
 
 @pytest.mark.parametrize("name", CASES)
+@pytest.mark.one_in(2)
 def test_commands_print_what_is_stored(name, run, request):
     if name.startswith("refused"):
         request.getfixturevalue("unspent")

@@ -36,7 +36,7 @@ def test_it_is_refused_before_anything_is_read_or_reserved(verb, run, folder):
     LedgerBook.create("l", Cost.within(9), {"rho": 9, "delta": 1e-9}).close()
     before = {path: path.read_bytes() for path in folder.iterdir()}
     said = refused(run(*command(verb, "--ledger", "l", data="no such table.csv")))
-    for word in ("taken from the data", "open questions (1 schema", "--unreviewed-schema"):
+    for word in ("taken from the data", "open questions (the whole table", "--unreviewed-schema"):
         assert word in said
     assert {path: path.read_bytes() for path in folder.iterdir()} == before
 

@@ -85,6 +85,7 @@ CLIQUES = [(i,) for i in range(6)] + [
 @pytest.mark.parametrize("rows", [1, 64, 65, ROWS])
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.one_in(5)
 def test_counts_are_those_of_a_row_by_row_count(
     engine, form, rows, scheduler, tmp_path, monkeypatch
 ):

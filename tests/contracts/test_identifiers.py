@@ -223,6 +223,7 @@ SLOW = (as_duckdb, as_workbook)
 @example(pair=("é", "e\u0301"))
 @example(pair=("007", "7"))
 @example(pair=(2**64, 2**64 + 1))
+@pytest.mark.one_in(3)
 def test_cells_that_differ_are_two_persons_or_refused(container, pair, tmp_path_factory):
     assume(may_differ(pair))
     folder = tmp_path_factory.getbasetemp() / f"identifiers-{container.__name__}"

@@ -229,6 +229,7 @@ OPTIONS = {"rho": 0.5, "rows_per_person": MOST, "beyond_limits": True}
 
 @pytest.mark.parametrize("lie", LIES)
 @pytest.mark.parametrize("kind", TWINS)
+@pytest.mark.one_in(3)
 def test_no_person_counts_more_often_than_was_promised(kind, lie, tmp_path, counted, lying):
     table = lying(TWINS[kind](tmp_path, *LIES[lie]))
     schema = DECLARED | {"ignore": ["who2"]}

@@ -56,6 +56,7 @@ def rendered(name):
 
 
 @pytest.mark.parametrize("name", CASES)
+@pytest.mark.one_in(5)
 def test_what_is_found_is_what_is_stored(name):
     assert rendered(name) == stored(name).read_text(encoding="utf-8")
 

@@ -229,6 +229,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
         (Fault.DELIVERED, 1),
     ],
 )
+@pytest.mark.one_in(7)
 def test_signals_that_ask_to_stop(stage, job, number, fault, nth):
     story = Story(stage.scene(job))
     error = stopped(story, 128 + number, partial(at, fault, nth, number))

@@ -107,6 +107,7 @@ def through_every_command(run, table, content, hint, verbs=VERBS):
 
 @pytest.mark.parametrize("case", [*COLUMN_PROBLEMS, *STRUCTURE])
 @pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzip"])
+@pytest.mark.one_in(7)
 def test_csv(case, packed, run):
     content, hint = {**COLUMN_PROBLEMS, **STRUCTURE}[case]
     if packed and case == "Excel":

@@ -87,6 +87,7 @@ def everywhere(run, capture, make):
 
 @pytest.mark.parametrize("name", sorted(set(COLUMNS) - {"num"}))
 @pytest.mark.parametrize("cell", CELLS, ids="abcd")
+@pytest.mark.one_in(3)
 def test_cells(name, cell, run, caplog):
     bad = ",".join({**{n: good[0] for n, good in GOOD.items()}, name: cell}.values()).encode()
 
@@ -124,6 +125,7 @@ TYPED = {
 
 @pytest.mark.parametrize("name", sorted(set(COLUMNS) - {"num"}))
 @pytest.mark.parametrize("kind", TYPED)
+@pytest.mark.one_in(5)
 def test_parquet(name, kind, run, caplog):
     type_, cell = TYPED[kind]
 

@@ -34,7 +34,7 @@ def chains_of(kind, seed=0, workers=1, rows=ROWS):
     model, joint = random_loglinear(DOMAIN, CLIQUES, seed=2, spread=1.0, workers=workers)
     rng = np.random.default_rng(seed)
     if kind == "exact":
-        fit = ExactFit(Joint(DOMAIN), joint.ravel(), 1.0, 0.0, 1, 0.0)
+        fit = ExactFit(Joint(DOMAIN), joint.ravel(), 1.0, 0.0)
         return ExactChains(fit, rows, rng), joint
     return chains_from(model, joint, CLIQUES, drawn_rows(joint, rows, seed), rng), joint
 
@@ -109,7 +109,7 @@ def test_a_condition_without_rows_is_refused():
     model, joint = fitted("exact")
     empty = joint.copy()
     empty[1] = 0
-    fit = ExactFit(Joint(DOMAIN), (empty / empty.sum()).ravel(), 1.0, 0.0, 1, 0.0)
+    fit = ExactFit(Joint(DOMAIN), (empty / empty.sum()).ravel(), 1.0, 0.0)
     model = replace(model, chains=ExactChains(fit, ROWS, model.chains.rng))
     with pytest.raises(NoRowsError):
         select_boxes(DOMAIN, model, [{0: np.eye(3)[1]}], 100)

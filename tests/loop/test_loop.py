@@ -347,6 +347,7 @@ TINY += [
 
 
 @pytest.mark.parametrize(("sizes", "rows", "ways", "rho", "seed"), TINY)
+@pytest.mark.one_in(3)
 def test_a_tiny_budget_is_spent_without_a_refusal(sizes, rows, ways, rho, seed):
     domain = domain_of(*sizes)
     rng = np.random.default_rng(seed)

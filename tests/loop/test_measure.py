@@ -160,6 +160,7 @@ def test_no_row_in_anothers_place_moves_the_input_by_more_than_is_charged(
         ("strategies", (0,)),
     ],
 )
+@pytest.mark.one_in(3)
 def test_noise_has_the_covariance_that_is_stated(form, world, residual):
     """Sample covariances of n draws err by sqrt((S_ii S_jj + S_ij²)/n) and means by sqrt(S_ii/n).
 
@@ -167,7 +168,7 @@ def test_noise_has_the_covariance_that_is_stated(form, world, residual):
     false alarm below 14 · 434 · 4e-8 = 3e-4, once, since the seed is fixed.
     """
     world = WORLDS[world]
-    n, variance = 3000, 20.25
+    n, variance = 1000, 20.25
     mechanisms = Recorder(rho=100 * n / variance, seed=3)
     counter = world.counter(skewed_rows(world.columns, 40, 2))
     draws = [

@@ -33,10 +33,12 @@ def test_what_is_slow_is_there():
 
 
 @pytest.mark.parametrize("name", timed(sorted(CHECKS.keys() - TESTED_ELSEWHERE)))
+@pytest.mark.one_in(4)
 def test_the_check_is_silent_without_a_mutant(name):
     assert CHECKS[name]() == []
 
 
 @pytest.mark.parametrize("name", timed(MUTANTS))
+@pytest.mark.one_in(4)
 def test_the_mutant_dies(name):
     assert is_killed(MUTANTS[name])

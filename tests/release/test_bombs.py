@@ -319,6 +319,7 @@ DAMAGE = {
 
 @pytest.mark.filterwarnings("ignore:Duplicate name")
 @pytest.mark.parametrize("case", DAMAGE)
+@pytest.mark.one_in(3)
 def test_damage_is_refused_in_a_line_by_python_and_by_the_command(saved, folder, capsys, case):
     path = DAMAGE[case](saved, folder / "r.zip")
     assert "damaged" in refusal(path) or case == "version"

@@ -211,6 +211,7 @@ def test_nothing_is_spent_where_a_row_has_no_person(tmp_path):
         (BY_ROWS, None, "replace", 2),
     ],
 )
+@pytest.mark.one_in(2)
 def test_neighbours_by_a_person_cannot_be_told_apart(schema, rows, neighbours, pairs):
     report = audit(
         Schema.parse(schema), 2, pairs, 7, rhos=(2.0,), sample_every=10**6,

@@ -59,6 +59,13 @@ def test_a_figure_stays_below_its_ceiling(figures, name):
     )
 
 
+def test_a_command_imports_what_it_needs():
+    loaded = set(house.commands()["synthesize"]["loaded"])
+    assert {"numpy", "numba", "pyarrow"} <= loaded
+    exact_fit = {"scipy.optimize", "scipy.fft"}  # of a domain as small as the example's
+    assert loaded.isdisjoint(house.LATE - exact_fit)
+
+
 def test_every_figure_is_of_something(figures):
     assert figures.keys() - CEILINGS.keys() == {"median lines"}
     assert HINTS.keys() == CEILINGS.keys() >= SLACK.keys()
@@ -81,8 +88,8 @@ def test_words_are_names_and_whole_strings():
 
 def test_asserts_narrow_types_and_check_nothing_else():
     """Python -O drops them: a check that has to hold raises."""
-    for path in house.PACKAGE.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for path, tree in house.trees().items():
+        for node in ast.walk(tree):
             if isinstance(node, ast.Assert):
                 found = ast.unparse(node.test)
                 narrows = found.startswith("isinstance(") or found.endswith(" is not None")
@@ -92,8 +99,8 @@ def test_asserts_narrow_types_and_check_nothing_else():
 def test_a_method_has_a_docstring_unless_it_overrides_one_that_has():
     """Tools show the docstring of the overridden method; a second one only adds what differs."""
     classes = {}
-    for path in house.PACKAGE.rglob("*.py"):
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+    for tree in house.trees().values():
+        for node in tree.body:
             if isinstance(node, ast.ClassDef):
                 classes.setdefault(node.name, []).append(node)
 

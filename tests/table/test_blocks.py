@@ -114,6 +114,7 @@ CASES = {
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("constant", CASES)
+@pytest.mark.one_in(5)
 def test_what_is_done_in_blocks_is_as_in_one_piece(constant, size, monkeypatch, tmp_path):
     whole = CASES[constant](tmp_path / "whole")
     if CASES[constant] is planned:

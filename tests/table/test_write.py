@@ -28,7 +28,7 @@ from adaptive_qs.run.states import SpendingRun
 from adaptive_qs.synthesizer import Synthesizer
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.encode import decode, read_table
-from adaptive_qs.table.files import atomic_writer, check_writable, stamp_path
+from adaptive_qs.table.files import atomic_writer, check_writable
 from adaptive_qs.table.schema import Schema
 from adaptive_qs.table.text import escaped
 from adaptive_qs.table.write import check_format, check_table_path, table_format, write_table
@@ -114,17 +114,15 @@ def test_a_resumed_run_replaces_what_it_had_written_itself(ledger, tmp_path, mon
         fitted(ledger=ledger).save(tmp_path / "r.zip")
 
 
-@pytest.mark.parametrize("find", [manifest_path, stamp_path])
-def test_files_next_to_answers_are_not_replaced_either_and_nothing_is_spent(find, tmp_path):
+def test_files_next_to_answers_are_not_replaced_either_and_nothing_is_spent(tmp_path):
     path = tmp_path / "a.csv"
-    find(path).write_text("mine")
+    manifest_path(path).write_text("mine")
     answers = adaptive_qs.answer(FRAME, SCHEMA, 1, rho=1)
     with pytest.raises(InputError, match=REFUSED):
         answers.write(path)
     assert answers.rho_spent == 0
     assert [file.read_text() for file in tmp_path.iterdir()] == ["mine"]
     assert answers.write(path, force=True) == 79
-    assert not stamp_path(path).exists()
 
 
 def test_public_objects_show_their_budget_and_no_cell_nor_number_of_rows():
