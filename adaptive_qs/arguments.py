@@ -1,6 +1,7 @@
 """Values that callers pass: numbers of Python and NumPy, names in a registry, and parameters."""
 
 import math
+import re
 from collections import UserDict
 from collections.abc import Collection, Mapping
 from dataclasses import fields
@@ -198,5 +199,5 @@ def _parameters(model: Any) -> Mapping[str, Any]:
 
 
 def split_names(text: str) -> list[str]:
-    """Return the parts of a text between commas."""
-    return [part.strip(" `") for part in text.split(",") if text]
+    """Return the parts of a text between commas; names with commas are written in backticks."""
+    return [part.strip(" `") for part in re.findall("(?:`[^`]*`|[^,])+", text)]

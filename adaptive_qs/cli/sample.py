@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from adaptive_qs.arguments import natural_number, positive_integer
+from adaptive_qs.arguments import natural_number, positive_integer, split_names
 from adaptive_qs.cli import io, synthesize
 from adaptive_qs.cli import options as shared
 from adaptive_qs.cli.outputs import Outputs
@@ -132,7 +132,7 @@ def marginals(release: ReleaseFile, *, options: MarginalsOptions) -> None:
     seed, threads = chosen_seed(options.seed), plan_workers(options.workers)
     loaded = Release.load(release, options.max_memory)
     _warn_of_loaded(release, loaded)
-    named = [columns] if columns in loaded.workload.domain.names else columns.split(",")
+    named = [columns] if columns in loaded.workload.domain.names else split_names(columns)
     with io.progress_bars() as clock:
         if options.fitted:
             (found,) = loaded.fitted_marginals([named], seed, threads, clock)

@@ -16,6 +16,7 @@ from adaptive_qs.generate.loglinear import CarriedAttributes, LogLinearModel
 from adaptive_qs.generate.shape import Shapes, drifts, finest_groups
 from adaptive_qs.generate.structure import (
     CoarseDomain,
+    ModeShares,
     SharedSteps,
     carried_zeros,
     find_carried,
@@ -29,6 +30,7 @@ from adaptive_qs.generate.tree import (
     dependence_tree,
     fill_from_tree,
     pair_marginals,
+    write_tree,
 )
 from adaptive_qs.generate.zeros import (
     PairMoves,
@@ -65,6 +67,7 @@ class Chains:
         pairs: moves of pairs of attributes that have to change together.
         blocks: moves of larger sets of such attributes.
         shared: the steps by which weights of blocks move.
+        shares: of the modes of blocks, which each step restores; None for a part of the rows.
     """
 
     model: LogLinearModel
@@ -75,6 +78,7 @@ class Chains:
     pairs: PairMoves | None = None
     blocks: BlockMoves | None = None
     shared: SharedSteps | None = None
+    shares: ModeShares | None = None
 
     def move(self, thorough: bool = False) -> None:
         """Move every row, in place; redraw the pairs and blocks of all only if ``thorough``."""
@@ -86,11 +90,17 @@ class Chains:
             self.blocks(self.rows, int(self.rng.integers(2**63)), thorough)
         self.model.carried.fill(self.rows)
 
+    def restore(self) -> None:
+        """Restore the shares of modes, in place."""
+        if self.shares is not None:
+            self.shares.restore(self.rows, self.rng)
+
     def advance(self, times: int = 1) -> Rows:
         """Return the next states as rows of codes, one below the other, in a new array."""
         states = np.empty((times, *self.rows.shape), dtype=self.rows.dtype)
         for state in states:
             self.move()
+            self.restore()
             state[:] = self.coarse.draw_codes(self.rows, self.rng)
         return states.reshape(-1, self.rows.shape[1])
 
@@ -148,9 +158,8 @@ class Chains:
         pairs = self.pairs and self.pairs.towards(model)
         blocks = self.blocks and self.blocks.towards(model)
         proposals = self.proposals.towards(model)
-        return replace(
-            self, model=model, rows=rows, proposals=proposals, pairs=pairs, blocks=blocks
-        )
+        found = replace(self, proposals=proposals, pairs=pairs, blocks=blocks, shares=None)
+        return replace(found, model=model, rows=rows)
 
 
 # Fit a log-linear model to noisy marginals with Gibbs chains whose state is a table.
@@ -353,6 +362,7 @@ def fit_weights(
         exponent = settings.step / (1 + settings.decay * done / settings.sweeps)
         before, done = done, round(done + follower.pace, 9)
         follower.step(rows, exponent, len(rows) / len(every))
+        chains.restore()
         if before >= measured_from:
             over_items(workers, accumulate, list(zip(sums, watched)))
             averaged += 1
@@ -426,7 +436,8 @@ def begin_chains(
         redraws = BlockMoves(model, blocks, joints, left, workers)
     proposals = TreeMoves(model, tree, counts, workers)
     shared = SharedSteps(components) if components else None
-    chains = Chains(model, proposals, rows, rng, coarse, pairs, redraws, shared)
+    shares = ModeShares(blocks, counts) if blocks and not given else None
+    chains = Chains(model, proposals, rows, rng, coarse, pairs, redraws, shared, shares)
     if zeros:
         settle_weights(chains, singles, settings)
     return chains
@@ -480,21 +491,3 @@ def shrink_to_measured(
             whole = domain.summed(floored.sum(axis=beyond), columns, target.clique)
             part = domain.repeated(change / whole, target.clique, columns)
             mean += floored * np.expand_dims(part, beyond)
-
-
-def write_tree(model: LogLinearModel, tree: Sequence[Node], damping: float) -> None:
-    """Multiply joint/product of every tree edge into the weights of the clique that holds it.
-
-    ``damping`` rows are added to numerator and denominator; estimates without noise get 1 % of it.
-    """
-    for node in tree:
-        if (source := node.source) is None or node.parent is None:
-            continue
-        columns = [model.carried.root(i) for i in model.domain.columns(source.clique)]
-        first, second = sorted((columns.index(node.parent), columns.index(node.attribute)))
-        others = tuple(axis for axis in range(len(columns)) if axis not in (first, second))
-        joint = source.counts.sum(axis=others, keepdims=True)
-        sums = joint.sum(axis=second, keepdims=True), joint.sum(axis=first, keepdims=True)
-        independent = sums[0] * sums[1] / joint.sum()
-        rows = damping if source.noise_std else damping / 100
-        model.scale(source.clique, (joint + rows) / (independent + rows))

@@ -213,6 +213,14 @@ class Component:
         occurs[self.patterns[:, axis], self.modes] = True
         return np.unique(occurs, axis=0, return_inverse=True)[1].ravel()[classes]
 
+    def modes_of(self, axis: int) -> Integers | None:
+        """Return the mode of each value of an attribute; None if any occurs in several modes."""
+        if self.patterns is None:
+            return None
+        pairs = np.unique(np.column_stack([self.patterns[:, axis], self.modes]), axis=0)
+        alone = len(np.unique(pairs[:, 0])) == len(pairs)
+        return np.asarray(pairs[self.classes[axis], 1]) if alone else None
+
     def repeats(self) -> list[int]:
         """Count, for each attribute, the attributes of the component that determine its side."""
         if self.patterns is None:
@@ -358,6 +366,36 @@ class SharedSteps:
                     change = -removed * change.take(sides, axis)
                 logs += change
         return logs
+
+
+class ModeShares:
+    """The shares of the rows in the modes of blocks.
+
+    Moves lead few rows from mode to mode: these would follow the weights many steps later, when the
+    weights have gone too far. So each step ends with the shares that single columns have, and the
+    weights follow what the moves of one step change.
+    """
+
+    def __init__(self, blocks: Iterable[Component], counts: Sequence[Array]) -> None:
+        self._blocks = list[tuple[int, Integers, Array]]()
+        for block in blocks:
+            modes = {i: block.modes_of(axis) for axis, i in enumerate(block.clique)}
+            known = {i: of for i, of in modes.items() if of is not None}
+            if known:
+                shares = [np.bincount(of, counts[i] / counts[i].sum()) for i, of in known.items()]
+                self._blocks.append((*next(iter(known.items())), np.mean(shares, axis=0)))
+
+    def restore(self, rows: Rows, rng: np.random.Generator) -> None:
+        """Replace random rows of modes that have too many by copies of others, in place."""
+        for attribute, modes, shares in self._blocks:
+            own = modes[rows[:, attribute]]
+            found = [rng.permutation(np.flatnonzero(own == mode)) for mode in range(shares.size)]
+            ends = np.floor(np.cumsum(shares) * len(rows) + rng.random())
+            ends[-1] = len(rows)
+            change = np.diff(ends, prepend=0).astype(int) - [part.size for part in found]
+            fewer = [part[: max(-by, 0)] for part, by in zip(found, change)]
+            more = [np.resize(part, max(by, 0)) for part, by in zip(found, change)]
+            rows[np.concatenate(fewer)] = rows[np.concatenate(more)]
 
 
 def _sum_sides(total: Array, belongs: Array, axis: int) -> Array:

@@ -223,6 +223,24 @@ MIX = 0.02
 """Share of each attribute's own distribution in the proposals, which reach every value."""
 
 
+def write_tree(model: loglinear.LogLinearModel, tree: Sequence[Node], damping: float) -> None:
+    """Multiply joint/product of every tree edge into the weights of the clique that holds it.
+
+    ``damping`` rows are added to numerator and denominator; estimates without noise get 1 % of it.
+    """
+    for node in tree:
+        if (source := node.source) is None or node.parent is None:
+            continue
+        columns = [model.carried.root(i) for i in model.domain.columns(source.clique)]
+        first, second = sorted((columns.index(node.parent), columns.index(node.attribute)))
+        others = tuple(axis for axis in range(len(columns)) if axis not in (first, second))
+        joint = source.counts.sum(axis=others, keepdims=True)
+        sums = joint.sum(axis=second, keepdims=True), joint.sum(axis=first, keepdims=True)
+        independent = sums[0] * sums[1] / joint.sum()
+        rows = damping if source.noise_std else damping / 100
+        model.scale(source.clique, (joint + rows) / (independent + rows))
+
+
 class TreeMoves(loglinear.ModelMoves):
     """Proposals from a tree for a model."""
 

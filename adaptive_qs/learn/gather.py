@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -25,33 +24,9 @@ Counts = NDArray[np.int64]
 MOST_BYTES = 2**30
 """Default maximum of the memory for private values (bytes)."""
 MERGING_BYTES = 200
-"""Measured memory, in bytes per text, of merging and sorting counts."""
+"""Measured memory, in bytes per text, of merging and sorting counts, and of the text itself."""
 
 _WAITING_ROWS = 1 << 17
-_BLOCK = 1 << 16
-
-
-class Texts(Sequence[str]):
-    """Texts of an Arrow array as a sequence of str, converted one block at a time."""
-
-    def __init__(self, array: pa.StringArray) -> None:
-        self._array = array
-
-    def __len__(self) -> int:
-        return len(self._array)
-
-    @overload
-    def __getitem__(self, index: int) -> str: ...
-    @overload
-    def __getitem__(self, index: slice) -> Texts: ...
-    def __getitem__(self, index: int | slice) -> str | Texts:
-        if isinstance(index, slice):
-            return Texts(self._array[index])
-        return str(self._array[index].as_py())
-
-    def __iter__(self) -> Iterator[str]:
-        for start in range(0, len(self), _BLOCK):
-            yield from self._array.slice(start, _BLOCK).to_pylist()
 
 
 class TextCounter:
@@ -78,11 +53,11 @@ class TextCounter:
         tables = (self._merged, *self._waiting)
         return sum(table.nbytes + MERGING_BYTES * table.num_rows for table in tables)
 
-    def sorted(self) -> tuple[Texts, Counts]:
+    def sorted(self) -> tuple[list[str], Counts]:
         """Return the distinct texts in ascending order, and their counts."""
         self._merge()
         table = self._merged.sort_by("text")
-        return Texts(_whole(table["text"])), _whole(table["count"]).to_numpy()
+        return table["text"].to_pylist(), table["count"].to_numpy()
 
     def _merge(self) -> None:
         table = pa.concat_tables([self._merged, *self._waiting])
@@ -94,10 +69,6 @@ class TextCounter:
 
 def _table(texts: pa.StringArray, counts: Counts) -> pa.Table:
     return pa.table({"text": texts, "count": pa.array(counts, pa.int64())})
-
-
-def _whole(column: pa.ChunkedArray) -> pa.Array:
-    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
 
 
 Numbers = NDArray[Any]
@@ -112,7 +83,7 @@ class Gathered:
     """
 
     numbers: dict[str, Numbers] = field(default_factory=dict, repr=False)
-    texts: dict[str, tuple[Texts, Counts]] = field(default_factory=dict, repr=False)
+    texts: dict[str, tuple[list[str], Counts]] = field(default_factory=dict, repr=False)
 
 
 def gather(

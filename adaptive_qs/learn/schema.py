@@ -31,7 +31,7 @@ from adaptive_qs.workload.matrices import Custom
 from adaptive_qs.workload.workload import QueryWorkload
 
 if TYPE_CHECKING:  # a schema that leaves nothing open does not read the modules of learning
-    from adaptive_qs.learn.gather import Counts, Gathered, Numbers, Texts
+    from adaptive_qs.learn.gather import Counts, Gathered, Numbers
 
 HEAPS_SHARE = Fraction(1, 100)
 """Largest part of ρ for the frequent values of a column, if nothing else is learnt."""
@@ -145,7 +145,7 @@ def learn_schema(schema: Schema, gathered: Gathered, mechanisms: Mechanisms, cos
 
 
 def _learn_values(
-    column: CategoricalColumn, texts: Texts, counts: Counts, mechanisms: Mechanisms, cost: Cost
+    column: CategoricalColumn, texts: list[str], counts: Counts, mechanisms: Mechanisms, cost: Cost
 ) -> CategoricalColumn:
     """Return the column with its discovered values; see :mod:`adaptive_qs.privacy.selection`."""
     variance = Fraction(UNITS_PER_RHO, 2 * cost.rho_units)

@@ -104,11 +104,15 @@ def selection_rho(
 
 @dataclass(frozen=True)
 class RoundPlan:
-    """What is public before a choice: gains, which candidates are offered (one or more), and ρ."""
+    """What is public before a choice: gains, which candidates are offered (one or more), and ρ.
+
+    ``declinable`` says whether the choice can be to measure nothing.
+    """
 
     gains: offers.Gains
     offered: offers.Flags
     selecting: float
+    declinable: bool = True
 
     @property
     def epsilon(self) -> float:
@@ -119,6 +123,15 @@ class RoundPlan:
     def least_error(self) -> Array:
         """L1 error (rows) of each candidate from which on choosing it gains more than it pays."""
         return self.gains.expected + self.gains.paid
+
+    @property
+    def nothing(self) -> float:
+        """How many sensitivities below 0 the score for measuring nothing is.
+
+        So nothing is chosen with a probability of 1 / RARELY at most if any candidate is worth it:
+        the exponential mechanism prefers a score that is d sensitivities lower with exp(−εd/2).
+        """
+        return 2 / self.epsilon * math.log(offers.RARELY) if self.declinable else math.inf
 
 
 class LoopBudget:
@@ -200,7 +213,7 @@ class LoopBudget:
         known = 2 * closing.gain if closing else 0.0  # weighted rows for a unit of ρ
         self._known = known
         self._price = max(self._price or errors.opening_price(total), known)
-        gains = errors.gains(self._price, spare, total)
+        gains, declinable = errors.gains(self._price, spare, total), True
         for _ in range(MOST_FALLS):
             if self._price < known:
                 return None
@@ -213,11 +226,13 @@ class LoopBudget:
         else:
             everything = np.full(fits.size, spare)
             gains = replace(gains, budget=everything, worth=np.ones_like(fits))
+            declinable = False
         some = gains.budget[gains.worth & fits]
         typical = float((some * some).sum() / some.sum())  # as a unit of ρ meets them
         share = self.settings.selecting_share
         selecting = selection_rho(self._price, typical, spare, self._allowance, share)
-        return RoundPlan(gains, gains.offered(math.sqrt(8 * selecting), fits), selecting)
+        offered = gains.offered(math.sqrt(8 * selecting), fits)
+        return RoundPlan(gains, offered, selecting, declinable)
 
     def closing(self, candidates: Candidates) -> JointPlan:
         """Plan a joint measurement of all known marginals that spends the rest of the budget.
@@ -234,13 +249,17 @@ class LoopBudget:
             return None
         return candidates.plan_known(spare)
 
-    def spend(self, plan: RoundPlan, row: int, candidates: Candidates) -> RoundBudget:
-        """Spend on a choice and on measuring it.
+    def spend(self, plan: RoundPlan, row: int | None, candidates: Candidates) -> RoundBudget:
+        """Spend on a choice and on measuring it; lower the price if it is to measure nothing.
 
         The measurement gets all of the budget if less than as much would be left for a later round.
         """
-        candidates.limit.take(candidates.cliques[row])
-        measuring = float(plan.gains.budget[row])
+        measuring = 0.0
+        if row is None:
+            self._least_weight = math.inf
+        else:
+            candidates.limit.take(candidates.cliques[row])
+            measuring = float(plan.gains.budget[row])
         cost = choice_cost(plan.selecting, self.left)
         spare = self.left - cost - self._rounding
         spent = RoundBudget(plan.selecting, measuring if 2 * measuring < spare else spare)

@@ -251,11 +251,14 @@ class _AssumedWorld:
     def expect(self, outdated: Flags, ready: Flags) -> Errors:
         return partial(self._start.choices.errors, self._start.rows)
 
-    def select(self, plan: RoundPlan) -> tuple[int, int]:
+    def select(self, plan: RoundPlan) -> tuple[int | None, int]:
         noise = self._noise.gumbel(scale=2 / plan.epsilon, size=len(self._errors))
         weights = self._start.choices.every.weights
         score = weights * (self._errors - plan.least_error) + noise
-        row = int(np.argmax(np.where(plan.offered, score, -np.inf)))
+        score = np.where(plan.offered, score, -np.inf)
+        row = int(np.argmax(score))
+        if score[row] < self._noise.gumbel(-plan.nothing, 2 / plan.epsilon):
+            return None, 0
         self._chosen = row, float(plan.gains.expected[row])
         return row, 0
 

@@ -143,8 +143,8 @@ class World(Protocol):
     def expect(self, outdated: Flags, ready: Flags) -> Errors:
         """Return the errors expected of those ready; mark what changes with the outdated."""
 
-    def select(self, plan: RoundPlan) -> tuple[int, int]:
-        """Choose a candidate on offer; return its position, and how many were scored again."""
+    def select(self, plan: RoundPlan) -> tuple[int | None, int]:
+        """Choose a candidate on offer, or None; return its position, and how many were rescored."""
 
     def measure(self, precisions: Precisions) -> list[Measured]:
         """Measure residuals of marginals; return noise and change of each marginal."""
@@ -167,6 +167,8 @@ def choose_rounds(
     while plan := budget.plan(candidates, world.total):  # line 8
         row, rescored = world.select(plan)  # line 10
         spent = budget.spend(plan, row, candidates)
+        if row is None:
+            continue
         clique, expected = candidates.cliques[row], float(plan.gains.expected[row])
         precisions = candidates.allocate(clique, spent.measuring)  # line 12
         ((variances, moved),) = world.measure({clique: precisions})  # lines 13 to 17
@@ -216,17 +218,17 @@ class _PrivateWorld:
         self._projected.refresh(model, outdated & ready)
         return self._projected.curves.at
 
-    def select(self, plan: RoundPlan) -> tuple[int, int]:
-        """Select a candidate by the exponential mechanism.
+    def select(self, plan: RoundPlan) -> tuple[int | None, int]:
+        """Select a candidate, or None if none seems worth it, by the exponential mechanism.
 
         Its sensitivity is the largest weight on offer: a row moves the L1 error of a public
         estimate by one at most.
         """
         model, thresholds = self._estimates.model, self._projected.thresholds
         rescored = self._errors.refresh(model, thresholds, plan.offered)
-        scores = self._errors.scores(plan.least_error, plan.offered)
+        scores = self._errors.scores(plan.least_error, plan.offered, plan.nothing)
         chosen = self._mechanisms.select(scores, plan.epsilon)
-        return int(np.flatnonzero(plan.offered)[chosen]), rescored
+        return [*np.flatnonzero(plan.offered).tolist(), None][chosen], rescored
 
     def measure(self, precisions: Precisions) -> list[Measured]:
         return measure_marginals(self._table, self._mechanisms, self._estimates, precisions)

@@ -8,6 +8,7 @@ Estimates are rounded to a power-of-two grid and summed in integers, which makes
 Proof: docs/proofs.md, section 1.
 """
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -91,18 +92,25 @@ class PrivateErrors(Closed):
             over_items(min(self._workers, max(len(runs), 1)), renew, runs)
         return rows.size
 
-    def scores(self, expected_errors: Array, offered: Flags) -> PrivateScores:
+    def scores(
+        self, expected_errors: Array, offered: Flags, nothing: float = math.inf
+    ) -> PrivateScores:
         """Return the scores w_γ (error − expected error) of the candidates that can be selected.
 
         Their sensitivity is the largest w_γ of them, since a row changes an error by at most one.
+        If ``nothing`` is finite, a last score stands for measuring nothing: it is public, and so
+        many sensitivities below 0.
         """
         if self._stale[offered].any():
             raise RuntimeError("a candidate on offer was not compared")
         _, errors = open_private(self, self.owner)
         limited = np.minimum(expected_errors, ERROR_LIMIT / 2**CELL_BITS)
         scores = self._weights * (errors - np.rint(limited * 2**CELL_BITS).astype(np.int64))
-        sensitivity = int(self._weights[offered].max()) << CELL_BITS
-        return PrivateScores(scores[offered], self.owner, sensitivity)
+        sensitivity, scores = int(self._weights[offered].max()) << CELL_BITS, scores[offered]
+        if nothing < math.inf:
+            below = min(nothing, ERROR_LIMIT / 2**CELL_BITS)
+            scores = np.append(scores, -round(below * sensitivity))
+        return PrivateScores(scores, self.owner, sensitivity)
 
 
 ROWS_LISTED, LEAST_LISTED = 8, 2**10

@@ -250,7 +250,8 @@ def _fill_rows(
     for _, cells in rows:
         if max(cells) >= width:
             raise DataError(
-                f"{path}: a row has cells beyond the names in the first row: name all columns"
+                f"{path}: a row has cells beyond the names in the first row: name all columns, and "
+                "remove titles above the names"
             )
         yield [*map(cells.get, range(width))]
 

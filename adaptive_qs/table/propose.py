@@ -100,8 +100,8 @@ def propose(table: Any, dictionary: Mapping[str, Entry] | None = None) -> Schema
     It reveals values and ranges of the data: it has open questions until its owner has answered
     them. Columns that look like identifiers or free text are not measured; they come back with new
     keys or with empty cells. A public ``dictionary`` goes before what the rows show. Raise
-    DataError if the table cannot be read, or has no header line, no rows, or no column that a
-    schema can describe.
+    DataError if the table cannot be read, or has no header line, no rows, no column that a
+    schema can describe, or none of the columns of the dictionary.
     """
     encoding = find_encoding(table)
     with open_source(table, Dialect(None, encoding, located=True)) as source:
@@ -109,6 +109,8 @@ def propose(table: Any, dictionary: Mapping[str, Entry] | None = None) -> Schema
     profiles = _read_profiles(table, Dialect(delimiter, encoding, located=True))
     if not any(profile.rows for profile in profiles.values()):
         raise DataError(f"{label} has no rows. It needs at least one.")
+    if dictionary and dictionary.keys().isdisjoint(profiles):
+        raise DataError(f"{label} has no column that the data dictionary names. Check the names.")
     for profile in profiles.values():  # in files all numbers can be floats
         profile.from_floats &= not isinstance(table, str | Path)
     drafts = {name: draft_column(name, profile) for name, profile in profiles.items()}

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from adaptive_qs.arguments import split_names
 from adaptive_qs.errors import InputError, SchemaError
 from adaptive_qs.pages.words import join_first
 from adaptive_qs.table.columns.base import Topic
@@ -82,17 +83,21 @@ def answer(schema: Schema, topic: Topic, text: str) -> Schema:
     if topic not in (topics := open_topics(schema)):
         return schema  # an answer has removed what it was about
     concerned = topics[topic]
-    named = [part for part in map(str.strip, text.split(",")) if part]
+    named = [part for part in split_names(text) if part]
     content = json.loads(schema.to_json(reasons=True))
     known = [*schema.written] if topic in ("publish", "person") else concerned
     if topic == "rule":
         known = [str(number) for number, _ in enumerate(concerned, start=1)]
-    names = [part.partition("=")[0].strip() if topic == "limits" else part for part in named]
+    names = [part.rpartition("=")[0].rstrip(" `") or part if topic == "limits" else part
+             for part in named]  # fmt: skip
     for name in names:
         if name in schema.by_name and (of := schema.column(name).part_of):
             raise InputError(f"{name!r} is the {of[1]} of {of[0]!r}. Name {of[0]!r}.")
         if name not in known and name != "-":
-            raise InputError(f"{name!r} is none of {join_first(known, 10)}. Type the names again.")
+            raise InputError(
+                f"{name!r} is none of {join_first(known, 10)}. Type the names again, those with "
+                "commas in backticks."
+            )
     if len(names) > (1 if topic == "person" or "-" in names else len(set(names))):
         raise InputError(f"{text!r} has too many names. Type each once, one person, or only -.")
     dropped = {concerned[int(number) - 1] for number in named} if topic == "rule" else set()
@@ -150,7 +155,7 @@ def _change(schema: Schema, content: dict[str, Any], topic: Topic, name: str, pa
         column |= {"private_values": MOST_VALUES, "catch_all": "other"}
     else:
         try:
-            low, high = re.fullmatch(r".*?=(.+?)\.\.(.+)", part).groups()  # type: ignore[union-attr]
+            low, high = re.fullmatch(r".*=(.+?)\.\.(.+)", part).groups()  # type: ignore[union-attr]
             _limit(column, low.strip(), high.strip())
         except (AttributeError, ValueError):
             raise InputError(

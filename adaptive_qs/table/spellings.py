@@ -227,7 +227,7 @@ def mostly_spelled(values: Sequence[str]) -> str:
         if sum(read_moment(value, way, wall_clock=True) is not None for value in values) >= most:
             return "dates, but for a few cells: correct them, or leave them empty"
     some = values[:: len(values) // 20 + 1]
-    iso = (read_moment(value, None, wall_clock=True) is not None for value in some)
+    iso = (re.match("[0-9]{4}-?[0-9]", v) and read_moment(v, None, True) is not None for v in some)
     if len(some) > 4 and all(found or formats_like(value) for found, value in zip(iso, some)):
         return "dates in several formats: write all of them in one"
     return ""
@@ -275,7 +275,8 @@ def explain_unsupported(kind: pa.DataType) -> str:
     if is_a.is_nested(kind):
         return "nested records, for which there is no type: give their fields columns of their own"
     if isinstance(kind, pa.BaseExtensionType) or normalise(pa.nulls(0, kind)) is None:
-        return f"of the type {kind}, for which there is no column type: convert them to text"
+        what = "bytes, times of day or others" if is_a.is_binary(kind) else f"of the type {kind}"
+        return f"{what}, for which there is no column type: convert them to text"
     return ""
 
 

@@ -139,6 +139,7 @@ class Released:
         self.strategies = {
             one["column"]: one["queries"] for one in self.record.get("strategies", ())
         }
+        self.selections = []
         self.rounds = list(zip(self.record["rounds"], self.courses()))
         # Rounds without a marginal sum, for two columns, products of signs of their codes.
         self.looks = {
@@ -153,8 +154,8 @@ class Released:
 
     def courses(self):
         """The charges of each round: of those before the first choice, the last ones before the
-        first selection; of a chosen one, those after its selection, up to the next one; of those
-        after the last choice, the last ones of all."""
+        first selection; of a chosen one, those after its selection, up to the next one (a choice
+        of nothing has none, and is no round); of those after the last choice, the last of all."""
         events, rounds = self.transcript["events"], self.record["rounds"]
         starts = [k for k, event in enumerate(events) if event["mechanism"] == "exponential"]
         chosen = [k for k, past in enumerate(rounds) if past["rho_selecting"]]
@@ -170,7 +171,9 @@ class Released:
         closed = [*without_choice(rounds[last:], len(events))]
         yield from without_choice(rounds[:first], min([*starts, len(events)]))
         for start, end in zip(starts, [*starts[1:], len(events) - sum(map(len, closed))]):
-            yield events[start + 1 : end]
+            if course := events[start + 1 : end]:
+                self.selections.append(events[start])
+                yield course
         yield from closed
 
     def residual(self, event):
@@ -354,7 +357,7 @@ def sensitivity_problems(release) -> list[str]:
 
 def course_problems(release) -> list[str]:
     """Rounds whose selection or measurements are not among the charges, in order."""
-    selections = [e for e in release.transcript["events"] if e["mechanism"] == "exponential"]
+    selections = release.selections
     chosen = [past for past in release.record["rounds"] if past["rho_selecting"]]
     if len(selections) != len(chosen):
         return ["there are not as many selections as rounds that chose"]

@@ -3,8 +3,6 @@
 import os
 import shutil
 
-import numpy as np
-import pandas as pd
 import pytest
 
 from adaptive_qs.evaluation.evaluation import Promised, evaluation_page
@@ -12,7 +10,7 @@ from adaptive_qs.release.page import release_page
 from adaptive_qs.synthesizer import Synthesizer
 from adaptive_qs.table.schema import Schema
 
-from ..evaluation.made import COLUMNS, HOSTILE, made_evaluation, made_schema, queries
+from ..evaluation.made import COLUMNS, HOSTILE, made_evaluation, made_schema, made_table, queries
 from .seen import Seen
 
 REQUIRED = "ADAPTIVE_QS_BROWSER"
@@ -46,16 +44,7 @@ def files(tmp_path_factory):
     """The owner's report and the page of a release, with hostile names in both."""
     folder = tmp_path_factory.mktemp("pages")
     schema = made_schema()
-    rng = np.random.default_rng(3)
-    table = pd.DataFrame(
-        {
-            HOSTILE: rng.choice(["b"], 2_000),
-            "age": rng.integers(0, 100, 2_000),
-            "city": [f"city {k}" for k in rng.integers(0, 40, 2_000)],
-            "income": rng.choice(["low", "high"], 2_000),
-        }
-    )
-    release = Synthesizer(rho=1.0, workload=2).fit(table, schema=schema).release_
+    release = Synthesizer(rho=1.0, workload=2).fit(made_table(2_000), schema=schema).release_
     (folder / "release.html").write_text(release_page(release))
     report = evaluation_page(
         made_evaluation(schema, promised=Promised(release)), ("true.csv", HOSTILE)

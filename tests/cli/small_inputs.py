@@ -47,7 +47,7 @@ def write_all(folder: Path) -> dict[str, list[str]]:
     found = {}
     for number, (name, (rows, part, texts)) in enumerate(books.items()):
         path = folder / f"{number}.xlsx"
-        _write_book(path, rows, f"xl/{part}.xml", texts)
+        write_book(path, rows, f"xl/{part}.xml", texts)
         found[f"xlsx: {name}"] = [str(path), *plain]
     pq.write_table(
         pa.table({"a": ["x", "A" * 1_000_000_000]}), folder / "text.parquet", compression="zstd",
@@ -80,7 +80,7 @@ def _write_table(path: Path, columns: list[dict[str, Any]], row: list[str]) -> l
     return [str(path.with_suffix(".csv")), "--schema", str(path.with_suffix(".json"))]
 
 
-def _write_book(path: Path, rows: Iterable[str], part: str, texts: Iterable[str]) -> None:
+def write_book(path: Path, rows: Iterable[str], part: str, texts: Iterable[str]) -> None:
     """Write a workbook with these rows, and a part of shared texts if there are any."""
     made = openpyxl.Workbook()
     made.active.append(["a"])

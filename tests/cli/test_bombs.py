@@ -5,13 +5,12 @@ import subprocess
 import sys
 import zipfile
 
-import openpyxl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-SPACE = 'xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"'
-TEXTS = "application/vnd.openxmlformats-officedocument.spreadsheetml.sharedStrings+xml"
+from tests.cli.small_inputs import SPACE, write_book
+
 SCHEMA = {"version": 1, "columns": [
     {"name": "a", "type": "categorical", "values": ["x"], "catch_all": "other"},
 ]}  # fmt: skip
@@ -46,22 +45,7 @@ def refusal(folder, source, schema=SCHEMA, workload=None):
 
 def book(path, rows="", part="xl/sharedStrings.xml", texts=None):
     """A workbook whose rows behind the header are this XML, with a part of shared texts."""
-    made = openpyxl.Workbook()
-    made.active.append(["a"])
-    made.save(path)
-    with zipfile.ZipFile(path) as archive:
-        members = {name: archive.read(name).decode() for name in archive.namelist()}
-    sheet = "xl/worksheets/sheet1.xml"
-    members[sheet] = members[sheet].replace("</sheetData>", f"{rows}</sheetData>")
-    if texts is not None:
-        members[part] = texts
-        listed = f'<Override PartName="/{part}" ContentType="{TEXTS}"/></Types>'
-        types = "[Content_Types].xml"
-        kept = members[types].replace("</Types>", listed)
-        members[types] = kept
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, content in members.items():
-            archive.writestr(name, content)
+    write_book(path, [rows], part, [] if texts is None else [texts])
     return path
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import combinations
 
 import numpy as np
+import pandas as pd
 
 from adaptive_qs.evaluation.associations import Association
 from adaptive_qs.evaluation.checks import CHECKS, Comparison, Finding
@@ -29,6 +30,16 @@ COLUMNS = (
     {"name": "city", "type": "categorical", "values": [f"city {k}" for k in range(40)]},
     {"name": "income", "type": "categorical", "values": ["low", "high"], "ordered": True},
 )
+
+
+def made_table(rows):
+    """Rows as a data owner has them, with a hostile name of a column."""
+    rng = np.random.default_rng(3)
+    return pd.DataFrame({
+        HOSTILE: rng.choice(["b"], rows), "age": rng.integers(0, 100, rows),
+        "city": [f"city {k}" for k in rng.integers(0, 40, rows)],
+        "income": rng.choice(["low", "high"], rows),
+    })  # fmt: skip
 
 
 def made_schema(columns=COLUMNS):

@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import re
 
-import numpy as np
-import pandas as pd
 import pytest
 
 from adaptive_qs.evaluation.columns import COLUMNS_SHOWN
@@ -14,7 +12,7 @@ from adaptive_qs.evaluation.evaluation import Promised, evaluation_page
 from adaptive_qs.release.facts import Fact
 from adaptive_qs.synthesizer import Synthesizer
 
-from .made import HOSTILE, made_evaluation, made_schema, utility
+from .made import HOSTILE, made_evaluation, made_schema, made_table, utility
 from .test_golden import check_page
 
 NAMES = ("true.csv", "made.csv")
@@ -62,13 +60,7 @@ def test_hostile_names_are_escaped_and_whole_in_one_place(page):
 
 def test_the_promise_of_the_release_stands_at_the_top_with_what_it_leaves_out():
     schema = made_schema()
-    rng = np.random.default_rng(3)
-    table = pd.DataFrame({
-        HOSTILE: rng.choice(["b"], 500), "age": rng.integers(0, 100, 500),
-        "city": [f"city {k}" for k in rng.integers(0, 40, 500)],
-        "income": rng.choice(["low", "high"], 500),
-    })  # fmt: skip
-    release = Synthesizer(rho=1.0, workload=2).fit(table, schema=schema).release_
+    release = Synthesizer(rho=1.0, workload=2).fit(made_table(500), schema=schema).release_
     page, statement = (shown(schema, given) for given in (release, release.manifest))
     assert "at δ = 1e-09 for one row" in page
     assert page == statement

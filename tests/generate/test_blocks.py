@@ -9,7 +9,7 @@ from adaptive_qs.domain import Domain
 from adaptive_qs.generate.blocks import BlockMoves
 from adaptive_qs.generate.linked import linked_rows, select_boxes
 from adaptive_qs.generate.rows import Fitted
-from adaptive_qs.generate.structure import SharedSteps, find_components
+from adaptive_qs.generate.structure import ModeShares, SharedSteps, find_components
 from adaptive_qs.generate.targets import Target
 from adaptive_qs.generate.tree import pair_marginals
 from adaptive_qs.generate.zeros import Zero
@@ -103,6 +103,24 @@ def test_what_several_attributes_tell_moves_their_weights_in_part():
     )
     both = shared.log_ratio((0, 1), np.diag([200.0, 50, 50]) + 1, np.diag([100.0, 50, 50]) + 1)
     assert 0 < both[0, 0] < np.log(2)
+
+
+def test_the_shares_of_modes_are_restored_with_rows_that_were_there():
+    zeros = (*SWITCH, LESS)
+    _, joint = model_of(zeros)
+    rows = drawn_rows(joint, 20_000)
+    before, off = {tuple(row) for row in rows.tolist()}, (rows[:, 0] == 0).mean()
+    counts = [np.ones(n) for n in SIZES]
+    for i in range(3):
+        counts[i] = np.where(np.arange(SIZES[i]) == 0, 0.2, 0.8 / (SIZES[i] - 1))
+    counts[3] = np.array([0.4, 0.3, 0.3])
+    assert abs(off - 0.25) > 0.01
+    (block,) = blocks_of(zeros)
+    known = [block.modes_of(axis) is not None for axis in range(len(block.clique))]
+    assert known == [True, True, True, True, False]  # LESS leaves a4 its values in both modes
+    ModeShares([block], counts).restore(rows, np.random.default_rng(1))
+    assert abs((rows[:, 0] == 0).sum() - 0.25 * len(rows)) <= 1  # the mean of 0.2 (thrice) and 0.4
+    assert {tuple(row) for row in rows.tolist()} <= before
 
 
 def test_a_move_redraws_some_rows_and_later_moves_the_others():

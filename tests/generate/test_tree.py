@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from adaptive_qs.generate.chains import write_tree
 from adaptive_qs.generate.loglinear import LogLinearModel
 from adaptive_qs.generate.targets import Target
-from adaptive_qs.generate.tree import TreeMoves, dependence_tree, pair_marginals
+from adaptive_qs.generate.tree import TreeMoves, dependence_tree, pair_marginals, write_tree
 
 from .helpers import (
     assert_drawn_from,

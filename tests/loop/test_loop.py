@@ -134,11 +134,12 @@ def test_rounds_tell_what_was_charged():
     assert chosen == sorted(chosen, reverse=True)  # the last ones are measured together
     assert len(set(chosen)) == 2
     for done in result.rounds:
+        choice, event = None, next(events)
+        while isinstance(event, SelectionEvent):  # all but the last one chose nothing
+            choice, event = event, next(events)
         if done.budget.selecting:
-            event = next(events)
-            assert isinstance(event, SelectionEvent)
-            assert float(event.rho) == pytest.approx(done.budget.selecting)
-        cost = Fraction(0)
+            assert float(choice.rho) == pytest.approx(done.budget.selecting)
+        events, cost = chain([event], events), Fraction(0)
         for residual, variance in done.measured.items():
             assert set(residual) <= set(done.clique)
             event = next(events)
@@ -151,6 +152,21 @@ def test_rounds_tell_what_was_charged():
         assert float(cost) == pytest.approx(done.budget.measuring)
     assert next(events, None) is None
     assert len(result.rounds) > 3
+
+
+def test_choices_of_nothing_are_charged_and_leave_the_rest_to_what_depends():
+    """Two of five columns are equal: all but one pair would be measured for nothing."""
+    domain, rng = domain_of(20, 20, 20, 20, 20), np.random.default_rng(0)
+    codes = rng.integers(0, 20, (20_000, 5))
+    codes[:, 1] = codes[:, 0]
+    mechanisms = Recorder(1e-4)
+    table = mechanisms.table(counter_of(domain, codes))
+    result = run_loop(table, Workload.all_ways(domain, 2), mechanisms, 1e-4)
+    choices = [e for e in mechanisms.budget.events if isinstance(e, SelectionEvent)]
+    chosen = [past.clique for past in result.rounds if past.budget.selecting]
+    assert {*map(result.model.domain.columns, chosen)} == {(0, 1)}
+    assert len(choices) > len(chosen)
+    assert float(spent(mechanisms.budget)) == pytest.approx(1e-4, rel=0.01)
 
 
 def test_estimates_hold_the_precision_of_everything_measured():

@@ -224,6 +224,19 @@ def test_noise_of_a_light_candidate_leaves_the_price_of_much_heavier_ones():
     assert schedule.budget._price == price / FALL
 
 
+def test_a_choice_of_nothing_lowers_the_price_and_is_rare_if_anything_is_worth_it():
+    schedule = Schedule(price_list())
+    choice, left = schedule.choice(TOTAL), schedule.left
+    price = schedule.budget._price
+    odds = math.exp(-choice.epsilon / 2 * choice.nothing)  # to a candidate that is just worth it
+    assert odds == pytest.approx(1 / RARELY)
+    spent = schedule.budget.spend(choice, None, schedule.candidates)
+    assert spent == RoundBudget(choice.selecting, 0.0)
+    assert left - schedule.left == pytest.approx(choice_cost(choice.selecting, left), rel=1e-5)
+    assert schedule.choice(TOTAL).offered.any()
+    assert schedule.budget._price == price / FALL
+
+
 def test_rounds_end_once_to_know_better_what_is_known_pays_as_much():
     """A gain above the price raises it; only after it fell below the gain there is no round."""
     schedule = Schedule(price_list())
@@ -246,6 +259,7 @@ def test_where_nothing_is_worth_it_the_rest_is_spent_at_once():
     assert choice.epsilon > 0
     budget = schedule.take((2, 3), choice)
     assert choice_cost(budget.selecting, RHO) + budget.measuring == pytest.approx(RHO)
+    assert math.isinf(choice.nothing)
     assert abs(schedule.left) <= 2 * SAFETY * RHO
 
 

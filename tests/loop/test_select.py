@@ -13,6 +13,7 @@ from adaptive_qs.cliques import downward_closure
 from adaptive_qs.generate.targets import project_to_simplex
 from adaptive_qs.loop.expected import ProjectedEstimates
 from adaptive_qs.privacy import scores as select
+from adaptive_qs.privacy.counts import open_private
 from adaptive_qs.privacy.scores import CELL_BITS, grid_l1, grid_l1_of_occupied
 from adaptive_qs.residual import ReferenceModel, uniform_reference
 
@@ -161,6 +162,8 @@ def test_scores_are_the_weighted_improvement():
     selector = ready(COUNTER, model)
     expected = np.linspace(0.5, 9.0, len(CANDIDATES))
     scores, sensitivity = scores_of(selector, expected)
+    several, last = selector.errors.scores(expected, ALL, 2.5), -round(2.5 * sensitivity)
+    assert open_private(several, several.owner).tolist() == [*scores, last]
     for score, clique, weight, offset in zip(scores, CANDIDATES, WEIGHTS, expected):
         error = np.abs(COUNTER.count(clique) - projection(model, clique)).sum()
         improvement = score * max(WEIGHTS) / sensitivity

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from adaptive_qs.errors import DataError
 from adaptive_qs.loop import budget, candidates, estimates, loop
 from adaptive_qs.privacy.counts import open_private
-from adaptive_qs.privacy.scores import PrivateErrors
+from adaptive_qs.privacy.scores import CELL_BITS, PrivateErrors
 from adaptive_qs.release.release import Release
 from adaptive_qs.table import cells, containers, encode, sql
 from adaptive_qs.table.coded import MarginalCounter
@@ -71,9 +71,15 @@ def domain_of_data():
 
 
 @replaced(PrivateErrors, "scores", "candidates by their true error", checks.replay)
-def true_candidates(original, self, expected, offered):
+def true_candidates(original, self, expected, offered, nothing):
     _, errors = open_private(self, self.owner)
-    return original(self, expected, offered & (errors >= np.median(errors[offered])))
+    return original(self, expected, offered & (errors >= np.median(errors[offered])), nothing)
+
+
+@replaced(PrivateErrors, "scores", "nothing by the sum of the true errors", checks.replay)
+def true_nothing(original, self, expected, offered, nothing):
+    _, errors = open_private(self, self.owner)
+    return original(self, expected, offered, float(errors[offered].sum()) / 2**CELL_BITS)
 
 
 @peeking(Release, "num_rows", "as many rows sampled as there are", checks.replayed_tables)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from fractions import Fraction
 
 import numpy as np
-import pyarrow as pa
 
-from adaptive_qs.learn.gather import Gathered, Texts
+from adaptive_qs.learn.gather import Gathered
 from adaptive_qs.learn.ranges import Magnitudes, Tree
 from adaptive_qs.learn.schema import learn_schema
 from adaptive_qs.privacy.budget import Budget
@@ -69,11 +68,10 @@ def discovered(count: int) -> Discoveries:
     column = {"type": "categorical", "private_values": values, "catch_all": "other"}
     schema = Schema.parse({"version": 1, "columns": [{"name": "a", **column}]})
     names = [f"{i:06d}" for i in range(values)]
-    texts = Texts(pa.array(names))
     learning = Cost.within(RHO, delta)
 
     def learn(counts: np.ndarray) -> PrimitiveCall:
-        (call,) = _learn(schema, Gathered(texts={"a": (texts, counts)}), learning)
+        (call,) = _learn(schema, Gathered(texts={"a": (names, counts)}), learning)
         return call
 
     event = learn(np.ones(values, np.int64)).event

@@ -13,7 +13,7 @@ from adaptive_qs.errors import InputError
 from adaptive_qs.table.dictionary import Entry, read_dictionary
 from adaptive_qs.table.propose import propose
 from adaptive_qs.table.schema import Schema, open_topics
-from tests.cli.small_inputs import _write_book
+from tests.cli.small_inputs import write_book
 
 N = 500
 RNG = np.random.default_rng(5)
@@ -73,12 +73,14 @@ def test_what_is_no_dictionary_is_refused(tmp_path):
             (tmp_path / name).write_text(text)
         with pytest.raises(InputError):
             read_dictionary(tmp_path / name)
+    with pytest.raises(InputError, match="no column that the data dictionary names"):
+        propose(pd.DataFrame(TABLE), {"HOURS": Entry(labels={"1": "a"})})
 
 
 def test_a_workbook_that_stands_for_much_is_refused(tmp_path):
     """By the limits of tables; 79 KB of empty cells took 3.8 GB."""
     rows = ["<row>", *["<c/>" * 100_000] * 200, "</row>"]
-    _write_book(tmp_path / "d.xlsx", rows, "xl/sharedStrings.xml", ())
+    write_book(tmp_path / "d.xlsx", rows, "xl/sharedStrings.xml", ())
     with pytest.raises(InputError):
         read_dictionary(tmp_path / "d.xlsx")
 

@@ -303,6 +303,8 @@ def test_a_proposal_has_parts_where_they_matter():
         "work": {"weekday": "work_weekday"},
     }
     assert [*answer(schema, "publish", "seen").parts] == ["work"]
+    months = WORK[WORK < "2022"].dt.strftime("%Y-%m")
+    assert not propose(pd.DataFrame({"month": months})).parts  # whose cells have no day
 
 
 @pytest.mark.slow
@@ -325,6 +327,7 @@ def test_a_proposal_accepted_as_it_is_keeps_hours_and_weekdays(tmp_path):
         ([{**HOUR, "of": "none"}], "'none', which is no column with times"),
         ([{**SEEN, "granularity": "hour"}, HOUR], "not needed: 'seen' has a code for each hour"),
         ([{**SEEN, "granularity": "day"}, DAY], "not needed: 'seen' has a code for each day"),
+        ([{**SEEN, "granularity": "month", "format": "%Y-%m"}, DAY], "weekday' is not needed"),
         (
             [SEEN, DAY, {**DAY, "name": "day"}],
             "'day' and 'seen_weekday' are both the weekday of 'seen'",

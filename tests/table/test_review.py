@@ -93,6 +93,14 @@ def test_an_answer_that_cannot_be_followed_is_refused(proposed, topic, text):
         answer(proposed, topic, text)
 
 
+def test_names_with_commas_and_equals_signs_can_be_named():
+    numbers = {name: RNG.integers(0, 40, N) for name in ("net, gross", "a=b", "c")}
+    found = answered(propose(pd.DataFrame(numbers)), limits="`net, gross`=0..50, a=b=0..60")
+    assert [column.max for column in found.columns] == [50, 60, 39]
+    found = answered(propose(pd.DataFrame(numbers)), publish="c,`net, gross`", limits="")
+    assert [*found.names] == ["a=b"]
+
+
 def test_a_marker_of_any_size_can_be_a_value():
     table = pd.DataFrame({"hours": [*range(60), 999_999_999] * 20})
     found = answered(propose(table), missing="hours", limits="").column("hours")

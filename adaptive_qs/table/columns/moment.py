@@ -35,7 +35,9 @@ _EPOCH_MONTHS = 12 * EPOCH.year
 """Months from the year 0 to 1970: periods of several years begin at round ones, such as 1900."""
 
 
-def _find_lost(granularity: Granularity, by_day: bool) -> tuple[str, ...]:
+def _find_lost(granularity: Granularity, by_day: bool, way: str | None) -> tuple[str, ...]:
+    if way and not re.search("%[acdjuwxA]", way):  # months, years or times alone
+        return ()
     length = _LENGTH.get(granularity, CYCLE["weekday"])
     return tuple(u for u in PARTS if length >= CYCLE[u] and not (by_day and u == "hour"))
 
@@ -116,7 +118,7 @@ class MomentColumn(RangeColumn):
     @property
     def lost_parts(self) -> tuple[str, ...]:
         """The parts that are not the same in a whole period."""
-        return _find_lost(self.granularity, self.by_day)
+        return _find_lost(self.granularity, self.by_day, self.format)
 
     @property
     def by_years(self) -> bool:
@@ -393,7 +395,7 @@ def _draft(
 ) -> base.Draft:
     """Return the draft of a column in such periods, with its parts that are not even."""
     content, parts = _periods(profile, way, span), list[str]()
-    for unit in _find_lost(content["granularity"], span.days):
+    for unit in _find_lost(content["granularity"], span.days, way):
         rows = span.hours.sum(axis=0 if unit == "hour" else 1)
         total = max(rows.sum(), 1.0)
         off = np.abs(rows / total - 1 / rows.size).sum()
