@@ -87,16 +87,14 @@ def independent_target(zero: Zero, singles: Sequence[Array]) -> Target:
     columns, by iterative proportional fitting (Deming and Stephan 1940). Its noise is infinite, so
     that any measured marginal is preferred.
     """
-    table = zero.allowed.astype(np.float64)
-    margins = [singles[i] for i in zero.clique]
+    codes, margins = np.nonzero(zero.allowed), [singles[i] for i in zero.clique]
+    cells = np.ones(len(codes[0]))  # few are allowed
     for _ in range(SCALINGS):
-        for axis, counts in enumerate(margins):
-            others = tuple(k for k in range(table.ndim) if k != axis)
-            sums = table.sum(axis=others)
-            scale = np.divide(counts, sums, out=np.zeros_like(sums), where=sums > 0)
-            table *= scale.reshape([-1 if k == axis else 1 for k in range(table.ndim)])
-    if not table.sum() > 0:
-        table = zero.allowed.astype(np.float64)
+        for own, counts in zip(codes, margins):
+            sums = np.bincount(own, cells, len(counts))
+            cells *= np.divide(counts, sums, out=np.zeros_like(sums), where=sums > 0)[own]
+    table = np.zeros(zero.allowed.shape)
+    table[codes] = cells if cells.sum() > 0 else 1.0
     return Target(zero.clique, table * (margins[0].sum() / table.sum()), np.inf)
 
 
