@@ -214,18 +214,14 @@ class Component:
         return np.unique(occurs, axis=0, return_inverse=True)[1].ravel()[classes]
 
     def modes_of(self, axis: int) -> Integers | None:
-        """Return the mode of each value of an attribute; None if any occurs in several modes.
-
-        Values that occur in no pattern count to the first mode.
-        """
+        """Return the mode of each value, 0 if zeros forbid it; None if any has several modes."""
         if self.patterns is None:
             return None
         pairs = np.unique(np.column_stack([self.patterns[:, axis], self.modes]), axis=0)
-        if len(np.unique(pairs[:, 0])) < len(pairs):
-            return None
+        alone = len(np.unique(pairs[:, 0])) == len(pairs)
         modes = np.zeros(self.classes[axis].max() + 1, dtype=np.int64)
         modes[pairs[:, 0]] = pairs[:, 1]
-        return modes[self.classes[axis]]
+        return modes[self.classes[axis]] if alone else None
 
     def repeats(self) -> list[int]:
         """Count, for each attribute, the attributes of the component that determine its side."""
@@ -392,10 +388,7 @@ class ModeShares:
                 self._blocks.append((*next(iter(known.items())), np.mean(shares, axis=0)))
 
     def restore(self, rows: Rows, rng: np.random.Generator) -> None:
-        """Replace random rows of modes that have too many by copies of others, in place.
-
-        Modes without rows stay without.
-        """
+        """Replace random rows of modes with too many by copies from modes with fewer, in place."""
         for attribute, modes, shares in self._blocks:
             own = modes[rows[:, attribute]]
             found = [rng.permutation(np.flatnonzero(own == mode)) for mode in range(shares.size)]
