@@ -211,8 +211,8 @@ def settle(rows: Rows, zeros: Zeros, singles: Sequence[Array], key: int) -> None
     """
     if not zeros:
         return
-    domain = Domain.from_sizes({str(i): single.size for i, single in enumerate(singles)})
-    guard = Guard.from_zeros(zeros, domain)
+    allowed = np.concatenate([zero.allowed.ravel() for zero in zeros])
+    position = np.cumsum([0, *(zero.allowed.size for zero in zeros)])
     width = max(len(zero.clique) for zero in zeros)
     pads = [width - len(zero.clique) for zero in zeros]
     members = np.array([[*zero.clique, *[-1] * pad] for zero, pad in zip(zeros, pads)])
@@ -221,10 +221,7 @@ def settle(rows: Rows, zeros: Zeros, singles: Sequence[Array], key: int) -> None
     start = np.cumsum([0, *(single.size for single in singles)])
     weights = np.concatenate([np.maximum(single, 1e-9) for single in singles])
     settled = np.zeros(len(rows), dtype=np.bool_)
-    _settle(
-        rows, members, strides, guard.adjacency.position, guard.allowed, weights, start, settled,
-        np.uint64(key),
-    )  # fmt: skip
+    _settle(rows, members, strides, position, allowed, weights, start, settled, np.uint64(key))
     if not settled.any():
         raise InputError("no row was found that meets all rules: remove one")
     rng = np.random.default_rng(key)

@@ -138,22 +138,21 @@ def keep_what_fits(
     max_memory_bytes: int,
     max_candidates: int | None = None,
     max_cells: int | None = None,
-    ruled: int = 0,
 ) -> tuple[Workload, DroppedMarginals | None]:
     """Return the marginals that fit the ceilings, by :func:`limited`, and what is dropped.
 
     If :func:`plan_memory` refuses, fewer marginals are kept. The largest number of marginals of
     several columns is by default ``DEFAULT_CANDIDATES``, that of their cells together
-    ``DEFAULT_CELLS``. ``ruled`` is what :func:`rule_bytes` returns.
+    ``DEFAULT_CELLS``.
     """
     domain = workload.domain
     ceilings = Ceilings(max_candidates or DEFAULT_CANDIDATES, max_cells or DEFAULT_CELLS)
     kept, left = limited(workload, ceilings)
     try:
-        plan_memory(kept, num_rows, max_memory_bytes, ruled)
+        plan_memory(kept, num_rows, max_memory_bytes)
     except ResourceExceeded:
         each = _clique_bytes(len(domain))
-        spare = max_memory_bytes - _table_bytes(domain, num_rows) - ruled
+        spare = max_memory_bytes - _table_bytes(domain, num_rows)
         spare -= (1 + len(domain)) * each + KEPT_CELLS * KEPT_CELL_BYTES
         fitting = min(ceilings.candidates, spare // 2 // each)
         cell_bytes = MEASURED_CELL_BYTES + SCORING_THREADS * SCORED_CELL_BYTES

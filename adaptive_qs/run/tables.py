@@ -250,7 +250,7 @@ def select_candidates(
         requested = requested.serving(options.target)
     limits = Limits.of(domain, options.max_memory, plan_workers(options.workers), CODE_BYTES)
     most = options.max_candidates, options.max_cells
-    return keep_what_fits(requested, limits.most_rows, limits.max_memory_bytes, *most, ruled)
+    return keep_what_fits(requested, limits.most_rows, limits.max_memory_bytes - ruled, *most)
 
 
 def forecast_scoring(workload: Workload, options: SelectionOptions) -> tuple[int, int, int]:

@@ -263,7 +263,7 @@ class _Repair:
         enough = len(rows) - 1 if one else 0
         most = len(self._parts)
         exchanges = [partial(_Repair._exchange, most=each) for each in (0, 1, most) if most]
-        stages: tuple[tuple[Callable[[_Repair, Indices], None], int, bool], ...] = (
+        stages: tuple[tuple[Any, int, bool], ...] = (
             *((change, 30, True) for change in exchanges),
             (_Repair._draw, 30, True),
             (_Repair._solve, 30, True),
@@ -271,30 +271,23 @@ class _Repair:
             (_Repair._corner, 200, False),
         )
         for change, times, inside in stages:
-            in_parts = change in exchanges
+            broken = partial(_Repair._broken, inside=inside, in_parts=change in exchanges)
             if len(rows) > enough:
-                rows = self._broken(rows, inside, in_parts)
+                rows = broken(self, rows)
             left = times
             while left > 0 and len(rows) > enough and self._loose:
                 copies = int(np.clip(MOST_COPIED // len(rows), 1, times // 8))
-                rows = self._attempt(change, rows, copies, inside, in_parts)
+                rows = self._attempt(change, broken, rows, copies)
                 left -= copies
         return rows
 
-    def _attempt(
-        self,
-        change: Callable[[_Repair, Indices], None],
-        rows: Indices,
-        copies: int,
-        inside: bool,
-        in_parts: bool,
-    ) -> Indices:
+    def _attempt(self, change: Any, broken: Any, rows: Indices, copies: int) -> Indices:
         """Change copies of rows, keep the first of each that meets the rules; return rows left."""
         every = np.tile(rows, copies)
         drawn = {name: drawn.take(every) for name, drawn in self._drawn.items()}
         trial, places = _Repair(drawn, self._ruleset, self._rng), np.arange(len(every))
         change(trial, places)
-        met = np.setdiff1d(places, trial._broken(places, inside, in_parts))
+        met = np.setdiff1d(places, broken(trial, places))
         fixed, first = np.unique(met % len(rows), return_index=True)
         for name, own in self._drawn.items():
             own.accept(rows[fixed], drawn[name], met[first])
