@@ -97,6 +97,7 @@ def plan(*, options: Options) -> None:
     from adaptive_qs.answering.api import plan_answers
     from adaptive_qs.privacy.accounting import advantage_rho
     from adaptive_qs.privacy.budget import choose_delta
+    from adaptive_qs.run.memory import rule_bytes
     from adaptive_qs.run.tables import select_candidates
     from adaptive_qs.table.tables import TableSet
 
@@ -120,7 +121,8 @@ def plan(*, options: Options) -> None:
             if options.mechanism != "auto":  # which only answers have
                 raise
             planned, warnings = error, ()
-        looked, left_out = select_candidates(spec, described.widest_domain(), options)
+        ruled = rule_bytes(described)
+        looked, left_out = select_candidates(spec, described.widest_domain(), options, ruled)
     lines, forecast, scoring = _forecast_tables(described, spec, looked, left_out, options)
     for warning in warnings:
         io.warn(warning)

@@ -146,12 +146,13 @@ class Check:
                 rows, gaps = exchanged, left
         found = rows
         fixed = rows[:, sorted(self._fixed)]
-        for _ in range(4):
+        for clear in CLEAR:
             if not gaps:
                 break
             for gap in gaps:
-                _, _, drawn, nearest = self._compare(rows, gap.clique, weights)
-                ratios = np.divide(nearest, drawn, out=np.ones_like(drawn), where=drawn > 0)
+                errors, _, drawn, nearest = self._compare(rows, gap.clique, weights)
+                off = (errors > clear) & (drawn > 0)
+                ratios = np.divide(nearest, drawn, out=np.ones_like(drawn), where=off)
                 weights *= ratios.ravel()[self._cells(rows, gap.clique)]
             np.clip(weights, 0.0, 2.0, out=weights)  # few rows do not stand for many
             better = rows[_pick_alike(fixed, weights, np.random.default_rng((seed, page)))]

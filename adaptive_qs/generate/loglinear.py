@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_qs.cliques import Array, Integers, Rows, build_adjacency, find_cell
+from adaptive_qs.cliques import Adjacency, Array, Integers, Rows, build_adjacency, find_cell
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.generate.shape import Shapes, spread
 from adaptive_qs.machine import njit, over_items
@@ -126,6 +126,51 @@ class CarriedAttributes:
         return found
 
 
+class Spans(NamedTuple):
+    """Where the values with weight lie in tables with zeros, as kernels read them.
+
+    Attributes:
+        start: (attributes + 1,) the first span table of each attribute.
+        offset, other, stride: of span tables, as in :class:`~adaptive_qs.cliques.Adjacency`; the
+            attribute itself is no axis.
+        ends: the first value with weight, and the value behind the last, given the others.
+    """
+
+    start: Integers
+    offset: Integers
+    other: Integers
+    stride: Integers
+    ends: NDArray[np.uint16]
+
+
+def _find_spans(
+    domain: Domain,
+    joint: Sequence[Clique],
+    allowed: Mapping[Clique, NDArray[np.bool_]],
+    a: Adjacency,
+) -> Spans:
+    """Find the spans of tables in which at most half of an attribute's values have weight."""
+    found: list[list[tuple[int, int]]] = [[] for _ in domain.sizes]
+    ends, place = [np.zeros((0, 2), dtype=np.uint16)], a.start[:-1].copy()
+    for columns in joint:
+        for axis, i in enumerate(columns):
+            entry, size, place[i] = int(place[i]), domain.sizes[i], place[i] + 1
+            if columns not in allowed or not 2 * LANES <= size <= MOST_SWEPT:
+                continue
+            lists = np.moveaxis(allowed[columns], axis, -1).reshape(-1, size)
+            last = np.where(lists.any(axis=1), size - lists[:, ::-1].argmax(axis=1), 0)
+            own = np.stack([lists.argmax(axis=1), last], axis=1)
+            if 2 * (own[:, 1] - own[:, 0]).sum() <= size * np.count_nonzero(last):
+                found[i].append((entry, sum(map(len, ends))))
+                ends.append(own.astype(np.uint16))
+    listed = [each for own in found for each in own]
+    entries, offset = np.array(listed, dtype=np.int64).reshape(-1, 2).T
+    sizes = np.array([domain.sizes[i] for i, own in enumerate(found) for _ in own], dtype=np.int64)
+    start = np.cumsum([0, *map(len, found)])
+    steps = a.stride[entries] // sizes[:, None]
+    return Spans(start, offset, a.other[entries], steps, np.concatenate(ends))
+
+
 class LogLinearModel:
     """A log-linear model p ∝ Π_i u_i(x_i) Π_γ w_γ(x_γ), initially the product of ``singles``.
 
@@ -169,6 +214,7 @@ class LogLinearModel:
         joint = [columns for columns in self._weights if len(columns) > 1]
         self.adjacency = build_adjacency(domain, joint, copy_per_axis=True)
         self._position = dict(zip(joint, self.adjacency.position.tolist()))
+        self._spans = _find_spans(domain, joint, self._allowed, self.adjacency)
         sizes = np.array(domain.sizes)
         self.wide = np.flatnonzero((np.diff(self.adjacency.start) > 0) & (sizes > MOST_SWEPT))
         start = np.cumsum([0, *(-(-size // LANES) * LANES for size in sizes)])
@@ -325,7 +371,9 @@ class LogLinearModel:
         order = order[~np.isin(order, [*self.wide, *self._given, *self.carried.values])]
 
         def block(start: int, stop: int) -> None:
-            _sweep_rows(rows, start, stop, order, self.factors, self.adjacency, np.uint64(key))
+            _sweep_rows(
+                rows, start, stop, order, self.factors, self.adjacency, self._spans, np.uint64(key)
+            )
 
         over_rows(self._workers, len(rows), block)
 
@@ -364,9 +412,10 @@ _UNCHECKED = 8
 
 
 @njit(cache=True, nogil=True, fastmath={"contract", "reassoc", "nsz", "arcp"})
-def _sweep_rows(rows, begin, end, order, factors, adjacency, key):  # type: ignore[no-untyped-def]
+def _sweep_rows(rows, begin, end, order, factors, adjacency, spans, key):  # type: ignore[no-untyped-def]
     sizes, singles, single_start, cumulative, packed = factors
     start, offset, other, stride, _, _, _ = adjacency
+    one, lanes = np.uint64(1), np.uint64(LANES)  # unsigned indices: see find_cell
     p = np.empty(single_start[-1])
     sums = np.empty(single_start[-1] // LANES)
     for first in range(begin, end, _ROWS_AT_ONCE):
@@ -382,49 +431,58 @@ def _sweep_rows(rows, begin, end, order, factors, adjacency, key):  # type: igno
                 continue
             single = singles[base : base + width]
             q = p[:width]
-            values = np.uint64(sizes[i])
-            groups = width // LANES
             for r in range(first, last):
-                for v in range(width):
+                low, high = np.uint64(0), np.uint64(sizes[i])
+                for n in range(spans.start[i], spans.start[i + 1]):
+                    span = find_cell(rows, r, n, spans.offset, spans.other, spans.stride)
+                    low = max(low, np.uint64(spans.ends[span, 0]))
+                    high = min(high, np.uint64(spans.ends[span, 1]))
+                if low >= high:
+                    continue
+                g, groups = low // lanes, (high + lanes - one) // lanes
+                for v in range(lanes * g, lanes * groups):
                     q[v] = single[v]
+                for v in range(lanes * g, low):
+                    q[v] = 0.0
+                for v in range(high, lanes * groups):
+                    q[v] = 0.0
                 e, unchecked = start[i], 0
                 while e + 4 <= start[i + 1]:
                     c0 = find_cell(rows, r, e, offset, other, stride)
                     c1 = find_cell(rows, r, e + 1, offset, other, stride)
                     c2 = find_cell(rows, r, e + 2, offset, other, stride)
                     c3 = find_cell(rows, r, e + 3, offset, other, stride)
-                    for w in range(values):
+                    for w in range(low, high):
                         p[w] *= (packed[c0 + w] * packed[c1 + w]) * (
                             packed[c2 + w] * packed[c3 + w]
                         )
                     e, unchecked = e + 4, unchecked + 1
                     if unchecked == _UNCHECKED:
                         unchecked, largest = 0, 0.0
-                        for w in range(values):
+                        for w in range(low, high):
                             largest = max(largest, p[w])
                         if not 1e-100 < largest < 1e100:
-                            for v in range(width):
+                            for v in range(low, high):
                                 q[v] /= largest
                 while e < start[i + 1]:
                     cell = find_cell(rows, r, e, offset, other, stride)
-                    for w in range(values):
+                    for w in range(low, high):
                         p[w] *= packed[cell + w]
                     e += 1
                 total = 0.0
-                for g in range(groups):
-                    group = q[LANES * g : LANES * g + LANES]
+                for k in range(g, groups):
+                    group = q[lanes * k : lanes * k + lanes]
                     part = 0.0
                     for v in range(LANES):
                         part += group[v]
-                    sums[g] = part
+                    sums[k] = part
                     total += part
                 left = uniform(key, r, step) * total
-                g = 0
-                while g < groups - 1 and left >= sums[g]:
+                while g < groups - one and left >= sums[g]:
                     left -= sums[g]
-                    g += 1
+                    g += one
                 choice = rows[r, i]  # which has weight
-                for v in range(LANES * g, min(LANES * g + LANES, sizes[i])):
+                for v in range(lanes * g, min(lanes * g + lanes, high)):
                     if q[v] > 0.0:
                         choice = v
                         left -= q[v]

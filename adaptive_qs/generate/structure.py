@@ -214,12 +214,14 @@ class Component:
         return np.unique(occurs, axis=0, return_inverse=True)[1].ravel()[classes]
 
     def modes_of(self, axis: int) -> Integers | None:
-        """Return the mode of each value of an attribute; None if any occurs in several modes."""
+        """Return the mode of each value, 0 if zeros forbid it; None if any has several modes."""
         if self.patterns is None:
             return None
         pairs = np.unique(np.column_stack([self.patterns[:, axis], self.modes]), axis=0)
         alone = len(np.unique(pairs[:, 0])) == len(pairs)
-        return np.asarray(pairs[self.classes[axis], 1]) if alone else None
+        modes = np.zeros(self.classes[axis].max() + 1, dtype=np.int64)
+        modes[pairs[:, 0]] = pairs[:, 1]
+        return modes[self.classes[axis]] if alone else None
 
     def repeats(self) -> list[int]:
         """Count, for each attribute, the attributes of the component that determine its side."""
@@ -394,11 +396,14 @@ class ModeShares:
                 self._blocks.append((*next(iter(known.items())), np.mean(shares, axis=0)))
 
     def restore(self, rows: Rows, rng: np.random.Generator) -> None:
-        """Replace random rows of modes that have too many by copies of others, in place."""
+        """Replace random rows of modes with too many by copies from modes with fewer, in place."""
         for attribute, modes, shares in self._blocks:
             own = modes[rows[:, attribute]]
             found = [rng.permutation(np.flatnonzero(own == mode)) for mode in range(shares.size)]
-            ends = np.floor(np.cumsum(shares) * len(rows) + rng.random())
+            reached = np.cumsum(shares * [part.size > 0 for part in found])
+            if not reached[-1]:
+                continue
+            ends = np.floor(reached / reached[-1] * len(rows) + rng.random())
             ends[-1] = len(rows)
             change = np.diff(ends, prepend=0).astype(int) - [part.size for part in found]
             fewer = [part[: max(-by, 0)] for part, by in zip(found, change)]

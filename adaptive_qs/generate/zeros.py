@@ -87,16 +87,14 @@ def independent_target(zero: Zero, singles: Sequence[Array]) -> Target:
     columns, by iterative proportional fitting (Deming and Stephan 1940). Its noise is infinite, so
     that any measured marginal is preferred.
     """
-    table = zero.allowed.astype(np.float64)
-    margins = [singles[i] for i in zero.clique]
+    codes, margins = np.nonzero(zero.allowed), [singles[i] for i in zero.clique]
+    cells = np.ones(len(codes[0]))  # few are allowed
     for _ in range(SCALINGS):
-        for axis, counts in enumerate(margins):
-            others = tuple(k for k in range(table.ndim) if k != axis)
-            sums = table.sum(axis=others)
-            scale = np.divide(counts, sums, out=np.zeros_like(sums), where=sums > 0)
-            table *= scale.reshape([-1 if k == axis else 1 for k in range(table.ndim)])
-    if not table.sum() > 0:
-        table = zero.allowed.astype(np.float64)
+        for own, counts in zip(codes, margins):
+            sums = np.bincount(own, cells, len(counts))
+            cells *= np.divide(counts, sums, out=np.zeros_like(sums), where=sums > 0)[own]
+    table = np.zeros(zero.allowed.shape)
+    table[codes] = cells if cells.sum() > 0 else 1.0
     return Target(zero.clique, table * (margins[0].sum() / table.sum()), np.inf)
 
 
@@ -213,8 +211,8 @@ def settle(rows: Rows, zeros: Zeros, singles: Sequence[Array], key: int) -> None
     """
     if not zeros:
         return
-    domain = Domain.from_sizes({str(i): single.size for i, single in enumerate(singles)})
-    guard = Guard.from_zeros(zeros, domain)
+    allowed = np.concatenate([zero.allowed.ravel() for zero in zeros])
+    position = np.cumsum([0, *(zero.allowed.size for zero in zeros)])
     width = max(len(zero.clique) for zero in zeros)
     pads = [width - len(zero.clique) for zero in zeros]
     members = np.array([[*zero.clique, *[-1] * pad] for zero, pad in zip(zeros, pads)])
@@ -223,10 +221,7 @@ def settle(rows: Rows, zeros: Zeros, singles: Sequence[Array], key: int) -> None
     start = np.cumsum([0, *(single.size for single in singles)])
     weights = np.concatenate([np.maximum(single, 1e-9) for single in singles])
     settled = np.zeros(len(rows), dtype=np.bool_)
-    _settle(
-        rows, members, strides, guard.adjacency.position, guard.allowed, weights, start, settled,
-        np.uint64(key),
-    )  # fmt: skip
+    _settle(rows, members, strides, position, allowed, weights, start, settled, np.uint64(key))
     if not settled.any():
         raise InputError("no row was found that meets all rules: remove one")
     rng = np.random.default_rng(key)

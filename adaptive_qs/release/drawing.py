@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from adaptive_qs.arguments import shown
 from adaptive_qs.errors import InputError, SchemaError
@@ -25,9 +28,8 @@ from adaptive_qs.table.schema import Schema
 if TYPE_CHECKING:
     from adaptive_qs.cliques import Array, Rows
     from adaptive_qs.generate.chains import Chances
-    from adaptive_qs.table.columns.base import Drawer
-    from adaptive_qs.table.conditions import Mask
-    from adaptive_qs.table.rule_sampling import Where
+    from adaptive_qs.table.columns.base import ColumnBase, Drawer
+    from adaptive_qs.table.conditions import Cases, Condition, Mask
 
 DECODED_ROWS, DECODED_TEXT = 2**16, 2**27
 """Rows whose values are in memory at a time while a table is written; fewer where the longest texts
@@ -117,7 +119,6 @@ class SampleRequest:
         InputError if the condition is wrong, leaves no row, or has more than ``MOST_BOXES`` parts.
         """
         from adaptive_qs.generate.linked import MOST_BOXES
-        from adaptive_qs.table.rule_sampling import Where  # few tables need these
 
         where = Where.from_text(text, schema.columns)
         boxes = [box for box in where.boxes if _is_possible(box, ruled, schema)]
@@ -292,3 +293,131 @@ def _decoded_rows(schema: Schema) -> int:
     listed: list[Sequence[Any]] = [getattr(c, "values", ()) for c in schema.written.values()]
     longest = sum(max(map(len, map(str, values)), default=0) for values in listed)
     return max(min(DECODED_ROWS, DECODED_TEXT // max(longest, 1)), 1)
+
+
+# Rows that meet a condition.
+# A condition compares columns with constants. Two values of a column that lie on the same side of
+# every constant, or that are both missing, make it true together: they are of one *case*. All
+# values of a code are of one case, except in a bin that a constant cuts: there, each case has a
+# share of the values. A condition is then a table of the cases of its columns, true or not in each
+# cell, and the true cells are put together to boxes. In a box the columns are independent.
+
+
+@dataclass(frozen=True, eq=False)
+class Where:
+    """The rows of a schema that meet a condition."""
+
+    condition: Condition
+    places: tuple[int, ...]  # positions of the columns that it names
+    cases: tuple[Cases, ...]  # what it distinguishes of each
+    met: Mask  # whether it is true, by the cases of these columns: one axis for each
+
+    @classmethod
+    def from_text(cls, text: str, columns: Sequence[ColumnBase]) -> Where:
+        """Return the rows for which a condition is true; it is not true if it is unknown.
+
+        Raise InputError if the text is no condition on these columns, compares two of them,
+        distinguishes too much, or is true for no row.
+        """
+        from adaptive_qs.table.conditions import Cases  # few tables need these
+        from adaptive_qs.table.grammar import parse_condition
+
+        by_name = {column.name: column for column in columns}
+        condition = parse_condition(text, by_name)
+        names = condition.columns()
+        limits = list(condition.limits())
+        found = [
+            Cases.from_limits(by_name[name], [limit for n, limit in limits if n == name])
+            for name in names
+        ]
+        shape = [len(values.low) for _, values in found]
+        most = 2**20
+        if math.prod(shape) > most:
+            raise InputError(
+                f"condition {shown(text)} distinguishes {math.prod(shape):,} kinds of rows, and "
+                f"{most:,} is the most: ask for less at a time"
+            )
+        row = {
+            name: values.reshaped(tuple(-1 if k == axis else 1 for k in range(len(shape))))
+            for axis, (name, (_, values)) in enumerate(zip(names, found))
+        }
+        true, false, unknown = (np.broadcast_to(may, shape) for may in condition.outcome(row))
+        if (true.astype(np.int8) + false + unknown != 1).any():
+            raise InputError(
+                f"condition {shown(text)} compares columns with each other: compare each with "
+                "values"
+            )
+        if not true.any():
+            has = "".join(f"; {name} has {by_name[name].summary}" for name in names)
+            raise InputError(f"no row can meet the condition {shown(text)}{has}")
+        places = {column.name: place for place, column in enumerate(columns)}
+        cases = tuple(cases for cases, _ in found)
+        return cls(condition, tuple(places[name] for name in names), cases, true)._simplify()
+
+    def _simplify(self) -> Where:
+        """Merge cases that no combination with other columns distinguishes."""
+        met, cases = self.met, []
+        for axis, each in enumerate(self.cases):
+            slices = np.moveaxis(met, axis, 0)
+            _, first, case_of = np.unique(
+                slices.reshape(len(slices), -1), axis=0, return_index=True, return_inverse=True
+            )
+            cases.append(replace(each, case_of=case_of.reshape(-1)[each.case_of]))
+            met = np.take(met, first, axis=axis)
+        return replace(self, cases=tuple(cases), met=met)
+
+    @cached_property
+    def _members(self) -> list[tuple[Mask, ...]]:
+        return list(_boxes(self.met))
+
+    @cached_property
+    def boxes(self) -> tuple[Chances, ...]:
+        """Disjoint boxes of codes that make up the rows."""
+        return tuple(
+            {
+                place: cases.chances(inside)
+                for place, cases, inside in zip(self.places, self.cases, members)
+                if not inside.all()
+            }
+            for members in self._members
+        )
+
+    def choose_boxes(self, codes: CodedTable, rng: np.random.Generator) -> NDArray[np.intp]:
+        """Draw a box for each row, given its codes and that it meets the condition."""
+        if len(self.boxes) == 1:
+            return np.zeros(codes.num_rows, dtype=np.intp)
+        weights = np.ones((len(self.boxes), codes.num_rows))
+        for weight, box in zip(weights, self.boxes):
+            for place, chance in box.items():
+                weight *= chance[codes.columns[place]]
+        running = np.cumsum(weights, axis=0)
+        if not running[-1].all():
+            raise RuntimeError("a row has codes that cannot meet its condition")
+        at = rng.random(codes.num_rows) * running[-1]
+        return np.minimum((running <= at).sum(axis=0), len(weights) - 1)
+
+    def narrow(self, box: int, drawers: Mapping[str, Drawer]) -> Mapping[str, Drawer]:
+        """Return drawers that obey the condition for columns that it cuts in a box."""
+        narrowed = dict(drawers)
+        for cases, inside in zip(self.cases, self._members[box]):
+            name = cases.column.name
+            drawer = cases.narrow(inside, drawers.get(name))
+            if drawer is not None:
+                narrowed[name] = drawer
+        return narrowed
+
+
+def _boxes(met: Mask) -> Iterator[tuple[Mask, ...]]:
+    """Yield disjoint boxes that make up the true cells of a table.
+
+    A box is a mask along every axis. Equal slices along the first axis share their boxes.
+    """
+    if not met.any():
+        return
+    if met.all():
+        yield tuple(np.ones(n, dtype=np.bool_) for n in met.shape)
+        return
+    alike, which = np.unique(met.reshape(len(met), -1), axis=0, return_inverse=True)
+    for number, cells in enumerate(alike):
+        for rest in _boxes(cells.reshape(met.shape[1:])):
+            yield (which.reshape(-1) == number, *rest)

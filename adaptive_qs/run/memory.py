@@ -13,6 +13,7 @@ from adaptive_qs.loop.candidates import measurable_cliques
 from adaptive_qs.machine import PROCESS_BYTES, ROWS_SHARE, memory_bytes
 from adaptive_qs.release.tables import ReleaseSet
 from adaptive_qs.table.coded import CODE_BYTES, KEPT_CELLS, MAX_ROWS
+from adaptive_qs.table.schema import Schema
 from adaptive_qs.workload.limit import Ceilings, DroppedMarginals, limited
 from adaptive_qs.workload.workload import Workload
 
@@ -24,6 +25,8 @@ MEASURED_CELL_BYTES = 72
 """Estimate, component, target, weights and their copies for one cell of a measured clique."""
 WATCHED_CELL_BYTES = 12
 """Mean, difference and one temporary for one cell of a watched marginal."""
+RULED_CELL_BYTES, RULED_AXIS_BYTES = 32, 4
+"""Weight, target and masks of one cell of the columns of a rule, and its copy for each column."""
 SYNTHETIC_CODE_BYTES = 16
 """One value of a synthetic table that is held as a whole: its code, and the value decoded."""
 FITTED_CODE_BYTES = 24
@@ -187,21 +190,32 @@ def _table_bytes(domain: Domain, num_rows: int) -> int:
     return PROCESS_BYTES + num_rows * len(domain) * CODE_BYTES + fit_bytes(len(domain))
 
 
-def plan_memory(workload: Workload, num_rows: int, max_memory_bytes: int) -> MemoryPlan:
+def rule_bytes(schema: Schema) -> int:
+    """Return the memory of the cells that rules leave to their columns, hours and weekdays."""
+    rules = schema.ruleset
+    sizes = {c.names: c.allowed.size for c in (*rules.cells, *rules.ties)} if rules else {}
+    return sum(n * (RULED_CELL_BYTES + RULED_AXIS_BYTES * len(k)) for k, n in sizes.items())
+
+
+def plan_memory(
+    workload: Workload, num_rows: int, max_memory_bytes: int, ruled: int = 0
+) -> MemoryPlan:
     """Divide the memory ceiling, or raise ResourceExceeded, which names the largest marginal.
 
     The largest number of rows of the private table must be public: the ceilings that it leaves
-    steer what is measured.
+    steer what is measured. ``ruled`` is what :func:`rule_bytes` returns.
     """
     domain, candidates = workload.domain, _Candidates.of(workload)
     cells = candidates.largest_cells
-    table = _table_bytes(domain, num_rows)
+    table = _table_bytes(domain, num_rows) + ruled
     fixed = table + candidates.bytes(KEPT_CELLS)
     if fixed + cells * MEASURED_CELL_BYTES > max_memory_bytes:
         needed = fixed + cells * MEASURED_CELL_BYTES
         others = needed - num_rows * len(domain) * CODE_BYTES
         needed = max(needed, math.ceil(others / (1 - ROWS_SHARE)))  # as rows get a share of it
-        raise ResourceExceeded(_refusal(domain, candidates.largest, needed, max_memory_bytes))
+        raise ResourceExceeded(
+            _refusal(domain, candidates.largest, needed, max_memory_bytes, ruled)
+        )
     spare = max_memory_bytes - fixed
     room = (spare - cells * MEASURED_CELL_BYTES) // 4 // KEPT_CELL_BYTES
     kept = min(candidates.cells, max(KEPT_CELLS, min(MOST_KEPT_CELLS, KEPT_CELLS + room)))
@@ -217,7 +231,9 @@ def plan_memory(workload: Workload, num_rows: int, max_memory_bytes: int) -> Mem
     return MemoryPlan(fixed, total, measured, watched, kept, SCORING_THREADS + more)
 
 
-def _refusal(domain: Domain, largest: Clique, needed: int, max_memory_bytes: int) -> str:
+def _refusal(
+    domain: Domain, largest: Clique, needed: int, max_memory_bytes: int, ruled: int
+) -> str:
     def megabytes(size: int) -> str:
         return f"{-(-size // 2**20):,} MB"
 
@@ -227,6 +243,8 @@ def _refusal(domain: Domain, largest: Clique, needed: int, max_memory_bytes: int
         f"The run needs {megabytes(needed)}; --max-memory allows {megabytes(max_memory_bytes)}. "
         "Raise --max-memory"
     )
+    if ruled > marginal:
+        return f"{message}, or declare coarser bins: the rules take {megabytes(ruled)} of it."
     if 2 * marginal < needed:
         return f"{message}."
     return (
@@ -252,17 +270,18 @@ def check_sample_rows(
         ResourceExceeded: A table does not fit, or has more than ``MAX_ROWS`` rows.
     """
     for name, rows in release.count_rows(num_rows).items():
-        columns = len(release.tables[name].schema.columns)
-        check_table_rows(max(rows, 1), columns, max_memory, held or release.schema.is_set)
+        schema, whole = release.tables[name].schema, held or release.schema.is_set
+        ruled = rule_bytes(schema)
+        check_table_rows(max(rows, 1), len(schema.columns), max_memory, whole, ruled)
 
 
 def check_table_rows(
-    num_rows: int, attributes: int, max_memory: int | str | None, held: bool = True
+    num_rows: int, attributes: int, max_memory: int | str | None, held: bool = True, ruled: int = 0
 ) -> None:
     """Refuse a synthetic table that does not fit the memory, as :func:`check_sample_rows` does."""
     ceiling = memory_bytes(max_memory)
     table = num_rows * attributes * SYNTHETIC_CODE_BYTES if held else 0
-    needed = PROCESS_BYTES + fit_bytes(attributes) + table
+    needed = PROCESS_BYTES + fit_bytes(attributes) + ruled + table
     if num_rows > MAX_ROWS:
         raise ResourceExceeded(f"a table has at most {MAX_ROWS:,} rows: request fewer")
     if needed > ceiling:

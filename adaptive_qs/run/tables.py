@@ -23,7 +23,7 @@ from adaptive_qs.privacy.unit import SetMember, Unit
 from adaptive_qs.release.release import Release
 from adaptive_qs.release.tables import ReleaseSet
 from adaptive_qs.run.budget import MIN_COST, Limits, Member, PrivacyTarget
-from adaptive_qs.run.memory import keep_what_fits, plan_memory, scored_bytes
+from adaptive_qs.run.memory import keep_what_fits, plan_memory, rule_bytes, scored_bytes
 from adaptive_qs.run.options import SelectionOptions, SynthesizeOptions
 from adaptive_qs.run.states import CheckedRun, ReadRun, SpendingRun
 from adaptive_qs.strategy.integer import column_strategies
@@ -216,8 +216,9 @@ def _plan_member(
     )  # fmt: skip
 
     def plan(domain: Domain, left: PrivacyTarget) -> Tables:
-        marginals, left_out = select_candidates(options.workload, domain, options)
-        limits = tables_limits(domain, marginals, options.max_memory, options.workers)
+        ruled = rule_bytes(schema)
+        marginals, left_out = select_candidates(options.workload, domain, options, ruled)
+        limits = tables_limits(domain, marginals, options.max_memory, options.workers, ruled)
         served = QueryStrategies.of(options.workload, domain)
         if served is not None and schema.private_columns:
             from adaptive_qs.learn.schema import check_learnable
@@ -236,20 +237,20 @@ def list_dropped(run: CheckedRun[Tables]) -> tuple[str, ...]:
 
 
 def select_candidates(
-    workload: WorkloadSpec, domain: Domain, options: SelectionOptions
+    workload: WorkloadSpec, domain: Domain, options: SelectionOptions, ruled: int = 0
 ) -> tuple[Workload, DroppedMarginals | None]:
     """Return the marginals that a run can measure, and what it leaves out.
 
     Sizes, weights and options decide, by the rule of :mod:`adaptive_qs.workload.limit`. InputError
     is raised if the workload does not fit the domain or cannot serve the target, ResourceExceeded
-    if it lists too many marginals one by one.
+    if it lists too many marginals one by one. ``ruled`` is what :func:`rule_bytes` returns.
     """
     requested = resolve_workload(workload, domain, MOST_LISTED)
     if options.target is not None:
         requested = requested.serving(options.target)
     limits = Limits.of(domain, options.max_memory, plan_workers(options.workers), CODE_BYTES)
     most = options.max_candidates, options.max_cells
-    return keep_what_fits(requested, limits.most_rows, limits.max_memory_bytes, *most)
+    return keep_what_fits(requested, limits.most_rows, limits.max_memory_bytes - ruled, *most)
 
 
 def forecast_scoring(workload: Workload, options: SelectionOptions) -> tuple[int, int, int]:
@@ -262,15 +263,20 @@ def forecast_scoring(workload: Workload, options: SelectionOptions) -> tuple[int
 
 
 def tables_limits(
-    domain: Domain, workload: Workload, max_memory: int | str | None, workers: int | None
+    domain: Domain,
+    workload: Workload,
+    max_memory: int | str | None,
+    workers: int | None,
+    ruled: int = 0,
 ) -> Limits:
     """Return the limits of a run of the loop, by default with a thread for every core.
 
-    ResourceExceeded is raised if the workload does not fit.
+    ResourceExceeded is raised if the workload does not fit. ``ruled`` is what :func:`rule_bytes`
+    returns.
     """
     threads = plan_workers(workers)
     limits = Limits.of(domain, max_memory, threads, CODE_BYTES)
-    plan = plan_memory(workload, limits.most_rows, limits.max_memory_bytes)
+    plan = plan_memory(workload, limits.most_rows, limits.max_memory_bytes, ruled)
     return replace(
         limits, measured_cells=plan.measured_cells, watched_cells=plan.watched_cells,
         kept_cells=plan.kept_cells, scoring_workers=min(threads, plan.scoring_threads),

@@ -1,26 +1,22 @@
-"""Values for codes under rules, and the rows that meet a condition."""
+"""Values for codes under rules."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from collections.abc import Callable, Collection, Mapping
+from copy import copy
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from adaptive_qs.arguments import shown
-from adaptive_qs.errors import InputError, SchemaError
+from adaptive_qs.errors import SchemaError
 from adaptive_qs.table.bin_density import sort_inside
 from adaptive_qs.table.cells import normalise
-from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.columns.base import ColumnBase
 from adaptive_qs.table.columns.part import PARTS, find_parts
-from adaptive_qs.table.conditions import DAY, NEAR, Cases, Condition, Mask, Values, read_values
-from adaptive_qs.table.grammar import parse_condition
+from adaptive_qs.table.conditions import DAY, NEAR, Values, read_values
 from adaptive_qs.table.rules import Computation, Ruleset, components, find_row
 
 # A column that an equation computes gets what follows from the others, which has to lie in its bin.
@@ -31,6 +27,8 @@ from adaptive_qs.table.rules import Computation, Ruleset, components, find_row
 # sums wherever any do. Codes that no values meet, which rules can allow each alone and not
 # together, are replaced by codes of another row.
 
+MOST_COPIED = 1024
+"""Most copies of rows that are changed at a time where few rows are left."""
 Indices = NDArray[np.intp]
 Drawer = Callable[[NDArray[Any], np.random.Generator], pa.Array]
 
@@ -60,6 +58,10 @@ class _Drawn:
         self._size = len(first)
         self._place = np.arange(len(first))
         self._amounts = self._find_amounts(first)
+        self.home = np.arange(
+            len(first)
+        )  # the row of the table that each row has its own parts from
+        self.number = len(first)
 
     def _bins(self, codes: NDArray[np.int64]) -> tuple[NDArray, NDArray]:
         low, high = self.column.ends(codes)
@@ -114,7 +116,7 @@ class _Drawn:
     def exchange(self, rows: Indices, others: Indices, units: Collection[str]) -> None:
         """Set rows to their own hours and weekdays; for ``units``, to the ones of other rows."""
         for unit, own in self.own_parts.items():
-            self.parts[unit][rows] = own[others if unit in units else rows]
+            self.parts[unit][rows] = own[others if unit in units else self.home[rows]]
 
     def is_elsewhere(self, rows: Indices) -> NDArray[np.bool_]:
         """Return which rows have values at other hours or weekdays than theirs."""
@@ -143,14 +145,30 @@ class _Drawn:
         if len(rows):
             self.put(rows, self.column.from_amounts(np.clip(amounts[real], low, high)))
 
+    def take(self, rows: Indices) -> _Drawn:
+        """Return copies of rows, which change alone."""
+        found = copy(self)
+        found._pool, found._size = [self.array(rows)], len(rows)
+        found._place = np.arange(len(rows))
+        found.codes, found.home = self.codes[rows], self.home[rows]
+        found._amounts = None if self._amounts is None else self._amounts[rows]
+        found.parts = {unit: codes[rows] for unit, codes in self.parts.items()}
+        return found
+
+    def accept(self, rows: Indices, other: _Drawn, chosen: Indices) -> None:
+        """Set rows to rows of changed copies."""
+        self.put(rows, other.array(chosen))
+        for unit, codes in other.parts.items():
+            self.parts[unit][rows] = codes[chosen]
+
     def copy(self, rows: Indices, others: Indices) -> None:
         self._place[rows] = self._place[others]
         self.codes[rows] = self.codes[others]
         if self._amounts is not None:
             self._amounts[rows] = self._amounts[others]
 
-    def array(self) -> pa.Array:
-        return pa.concat_arrays(self._pool).take(pa.array(self._place))
+    def array(self, rows: Indices | slice = slice(None)) -> pa.Array:
+        return pa.concat_arrays(self._pool).take(pa.array(self._place[rows]))
 
 
 def drawn_under_rules(
@@ -244,24 +262,36 @@ class _Repair:
         """Change rows until they meet the rules, or ``one`` does; return those that do not."""
         enough = len(rows) - 1 if one else 0
         most = len(self._parts)
-        exchanges = [partial(self._exchange, most=each) for each in (0, 1, most) if most]
-        stages: tuple[tuple[Callable[[Indices], None], int, bool], ...] = (
+        exchanges = [partial(_Repair._exchange, most=each) for each in (0, 1, most) if most]
+        stages: tuple[tuple[Any, int, bool], ...] = (
             *((change, 30, True) for change in exchanges),
-            (self._draw, 30, True),
-            (self._solve, 30, True),
-            (self._corner, 200, True),
-            (self._corner, 200, False),
+            (_Repair._draw, 30, True),
+            (_Repair._solve, 30, True),
+            (_Repair._corner, 200, True),
+            (_Repair._corner, 200, False),
         )
         for change, times, inside in stages:
-            in_parts = change in exchanges
+            broken = partial(_Repair._broken, inside=inside, in_parts=change in exchanges)
             if len(rows) > enough:
-                rows = self._broken(rows, inside, in_parts)
-            for _ in range(times):
-                if not (len(rows) > enough and self._loose):
-                    break
-                change(rows)
-                rows = self._broken(rows, inside, in_parts)
+                rows = broken(self, rows)
+            left = times
+            while left > 0 and len(rows) > enough and self._loose:
+                copies = int(np.clip(MOST_COPIED // len(rows), 1, times // 8))
+                rows = self._attempt(change, broken, rows, copies)
+                left -= copies
         return rows
+
+    def _attempt(self, change: Any, broken: Any, rows: Indices, copies: int) -> Indices:
+        """Change copies of rows, keep the first of each that meets the rules; return rows left."""
+        every = np.tile(rows, copies)
+        drawn = {name: drawn.take(every) for name, drawn in self._drawn.items()}
+        trial, places = _Repair(drawn, self._ruleset, self._rng), np.arange(len(every))
+        change(trial, places)
+        met = np.setdiff1d(places, broken(trial, places))
+        fixed, first = np.unique(met % len(rows), return_index=True)
+        for name, own in self._drawn.items():
+            own.accept(rows[fixed], drawn[name], met[first])
+        return np.delete(rows, fixed)
 
     def _start_over(self, rows: Indices) -> Indices:
         """Give all rows codes that meet every rule alone, and repair them."""
@@ -329,7 +359,7 @@ class _Repair:
         """Take ``most`` parts, chosen at random, from other rows and the rest back, and solve."""
         parts = self._rng.permutation(len(self._parts))[:most].tolist()
         for name in self._placed:
-            others = self._rng.integers(len(self._drawn[name].codes), size=len(rows))
+            others = self._rng.integers(self._drawn[name].number, size=len(rows))
             units = [self._parts[place][1] for place in parts if self._parts[place][0] == name]
             self._drawn[name].exchange(rows, others, units)
         self._solve(rows, in_parts=True)
@@ -369,132 +399,3 @@ class _Repair:
             chosen = np.stack(choices)[which, np.arange(len(rows))]
             drawn.redraw(rows, self._rng)
             drawn.bring(rows, np.where(self._rng.random(len(rows)) < 0.25, np.nan, chosen))
-
-
-# Rows that meet a condition.
-# A condition compares columns with constants. Two values of a column that lie on the same side of
-# every constant, or that are both missing, make it true together: they are of one *case*. All
-# values of a code are of one case, except in a bin that a constant cuts: there, each case has a
-# share of the values. A condition is then a table of the cases of its columns, true or not in each
-# cell, and the true cells are put together to boxes. In a box the columns are independent.
-
-Chances = Mapping[int, NDArray[np.float64]]
-"""By the place of a column, the chance that a value of each of its codes is taken: shape (codes,).
-Columns that are absent are taken with every value."""
-
-
-@dataclass(frozen=True, eq=False)
-class Where:
-    """The rows of a schema that meet a condition."""
-
-    condition: Condition
-    places: tuple[int, ...]  # positions of the columns that it names
-    cases: tuple[Cases, ...]  # what it distinguishes of each
-    met: Mask  # whether it is true, by the cases of these columns: one axis for each
-
-    @classmethod
-    def from_text(cls, text: str, columns: Sequence[ColumnBase]) -> Where:
-        """Return the rows for which a condition is true; it is not true if it is unknown.
-
-        Raise InputError if the text is no condition on these columns, compares two of them,
-        distinguishes too much, or is true for no row.
-        """
-        by_name = {column.name: column for column in columns}
-        condition = parse_condition(text, by_name)
-        names = condition.columns()
-        limits = list(condition.limits())
-        found = [
-            Cases.from_limits(by_name[name], [limit for n, limit in limits if n == name])
-            for name in names
-        ]
-        shape = [len(values.low) for _, values in found]
-        most = 2**20
-        if math.prod(shape) > most:
-            raise InputError(
-                f"condition {shown(text)} distinguishes {math.prod(shape):,} kinds of rows, and "
-                f"{most:,} is the most: ask for less at a time"
-            )
-        row = {
-            name: values.reshaped(tuple(-1 if k == axis else 1 for k in range(len(shape))))
-            for axis, (name, (_, values)) in enumerate(zip(names, found))
-        }
-        true, false, unknown = (np.broadcast_to(may, shape) for may in condition.outcome(row))
-        if (true.astype(np.int8) + false + unknown != 1).any():
-            raise InputError(
-                f"condition {shown(text)} compares columns with each other: compare each with "
-                "values"
-            )
-        if not true.any():
-            has = "".join(f"; {name} has {by_name[name].summary}" for name in names)
-            raise InputError(f"no row can meet the condition {shown(text)}{has}")
-        places = {column.name: place for place, column in enumerate(columns)}
-        cases = tuple(cases for cases, _ in found)
-        return cls(condition, tuple(places[name] for name in names), cases, true)._simplify()
-
-    def _simplify(self) -> Where:
-        """Merge cases that no combination with other columns distinguishes."""
-        met, cases = self.met, []
-        for axis, each in enumerate(self.cases):
-            slices = np.moveaxis(met, axis, 0)
-            _, first, case_of = np.unique(
-                slices.reshape(len(slices), -1), axis=0, return_index=True, return_inverse=True
-            )
-            cases.append(replace(each, case_of=case_of.reshape(-1)[each.case_of]))
-            met = np.take(met, first, axis=axis)
-        return replace(self, cases=tuple(cases), met=met)
-
-    @cached_property
-    def _members(self) -> list[tuple[Mask, ...]]:
-        return list(_boxes(self.met))
-
-    @cached_property
-    def boxes(self) -> tuple[Chances, ...]:
-        """Disjoint boxes of codes that make up the rows."""
-        return tuple(
-            {
-                place: cases.chances(inside)
-                for place, cases, inside in zip(self.places, self.cases, members)
-                if not inside.all()
-            }
-            for members in self._members
-        )
-
-    def choose_boxes(self, codes: CodedTable, rng: np.random.Generator) -> NDArray[np.intp]:
-        """Draw a box for each row, given its codes and that it meets the condition."""
-        if len(self.boxes) == 1:
-            return np.zeros(codes.num_rows, dtype=np.intp)
-        weights = np.ones((len(self.boxes), codes.num_rows))
-        for weight, box in zip(weights, self.boxes):
-            for place, chance in box.items():
-                weight *= chance[codes.columns[place]]
-        running = np.cumsum(weights, axis=0)
-        if not running[-1].all():
-            raise RuntimeError("a row has codes that cannot meet its condition")
-        at = rng.random(codes.num_rows) * running[-1]
-        return np.minimum((running <= at).sum(axis=0), len(weights) - 1)
-
-    def narrow(self, box: int, drawers: Mapping[str, Drawer]) -> Mapping[str, Drawer]:
-        """Return drawers that obey the condition for columns that it cuts in a box."""
-        narrowed = dict(drawers)
-        for cases, inside in zip(self.cases, self._members[box]):
-            name = cases.column.name
-            drawer = cases.narrow(inside, drawers.get(name))
-            if drawer is not None:
-                narrowed[name] = drawer
-        return narrowed
-
-
-def _boxes(met: Mask) -> Iterator[tuple[Mask, ...]]:
-    """Yield disjoint boxes that make up the true cells of a table.
-
-    A box is a mask along every axis. Equal slices along the first axis share their boxes.
-    """
-    if not met.any():
-        return
-    if met.all():
-        yield tuple(np.ones(n, dtype=np.bool_) for n in met.shape)
-        return
-    alike, which = np.unique(met.reshape(len(met), -1), axis=0, return_inverse=True)
-    for number, cells in enumerate(alike):
-        for rest in _boxes(cells.reshape(met.shape[1:])):
-            yield (which.reshape(-1) == number, *rest)

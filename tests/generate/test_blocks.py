@@ -121,6 +121,17 @@ def test_the_shares_of_modes_are_restored_with_rows_that_were_there():
     ModeShares([block], counts).restore(rows, np.random.default_rng(1))
     assert abs((rows[:, 0] == 0).sum() - 0.25 * len(rows)) <= 1  # the mean of 0.2 (thrice) and 0.4
     assert {tuple(row) for row in rows.tolist()} <= before
+    rows = rows[rows[:, 0] > 0]
+    before = rows.copy()
+    ModeShares([block], counts).restore(rows, np.random.default_rng(1))
+    np.testing.assert_array_equal(rows, before)  # a mode without rows gets none
+
+
+def test_values_that_zeros_leave_no_row_have_a_mode():
+    never = Zero((0, 1), np.repeat([[True], [True], [False]], 3, axis=1))
+    (block,) = blocks_of((*SWITCH, never))
+    off, on, last = block.modes_of(0)
+    assert (off != on, last) == (True, 0)
 
 
 def test_a_move_redraws_some_rows_and_later_moves_the_others():

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from adaptive_qs.cliques import count_rows, maximal_cliques
 from adaptive_qs.generate.loglinear import LogLinearModel
+from adaptive_qs.generate.zeros import Zero
 
 from .helpers import (
     assert_drawn_from,
@@ -100,6 +101,19 @@ def test_a_sweep_keeps_the_models_distribution():
     """Rows drawn from the joint itself, with strong dependence, stay so after one sweep."""
     domain = domain_of(3, 4, 2)
     model, joint = random_loglinear(domain, [(0, 1), (1, 2), (0, 2)], seed=5, spread=2.0)
+    rows = drawn_rows(joint, ROWS)
+    model.sweep(rows, key=11)
+    assert_drawn_from(histogram(rows, domain), joint)
+
+
+def test_a_sweep_keeps_the_distribution_where_zeros_leave_few_values():
+    """A column of 40 values, of which the others leave 7 to 13 next to each other, some of them."""
+    domain, rng = domain_of(40, 5, 3), np.random.default_rng(6)
+    band = np.abs(np.arange(40)[:, None] - 8 * np.arange(5)) <= 6
+    holes = band[..., None] & (rng.random((40, 5, 3)) < 0.7)
+    zeros = [Zero((0, 1), band), Zero((0, 1, 2), holes)]
+    cliques = [(0, 1), (1, 2), (0, 2), (0, 1, 2)]
+    model, joint = random_loglinear(domain, cliques, seed=5, spread=1.5, zeros=zeros)
     rows = drawn_rows(joint, ROWS)
     model.sweep(rows, key=11)
     assert_drawn_from(histogram(rows, domain), joint)

@@ -11,12 +11,13 @@ import pytest
 from adaptive_qs import Synthesizer, TableSet
 from adaptive_qs.audit.audit import audit
 from adaptive_qs.cli.entry import main
-from adaptive_qs.errors import DataError, InputError, SchemaError
+from adaptive_qs.errors import DataError, InputError, ResourceExceeded, SchemaError
+from adaptive_qs.release.drawing import Where
+from adaptive_qs.run.memory import rule_bytes
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.encode import decode, read_table
 from adaptive_qs.table.propose import propose
 from adaptive_qs.table.review import answer, list_questions
-from adaptive_qs.table.rule_sampling import Where
 from adaptive_qs.table.rules import MOST_CELLS
 from adaptive_qs.table.schema import Schema
 
@@ -213,6 +214,28 @@ def test_the_model_knows_which_hours_and_weekdays_rules_leave(rule, granularity,
             slice(1, n - 1) if name in "ab" else slice(n) for name, n in zip(tie.names, axes)
         )
         assert (known == tie.allowed)[inside].all()  # but for periods of which a part is missing
+
+
+def test_the_memory_of_a_run_has_the_cells_of_rules_and_their_weekdays():
+    """A run that fits without rules does not fit with them, and the message says what they take."""
+    column = {"type": "date", "granularity": "week", "min": "2023-01-02", "max": "2024-12-31"}
+    columns = [{**column, "name": name} for name in "ab"]
+    columns += [{**DAY, "of": name, "name": f"{name}_weekday"} for name in "ab"]
+    columns += [{"name": "stay", "type": "integer", "min": 0, "max": 27}]
+    table = pd.DataFrame({"a": ["2023-01-02"], "b": ["2023-01-03"], "stay": [1]})
+    needed, said = [], ""
+    for rules in ([], ["stay = b - a"]):
+        schema = Schema.parse({"version": 1, "columns": columns, "rules": rules})
+        with pytest.raises(ResourceExceeded, match="--max-memory") as refused:
+            Synthesizer(rho=1, max_memory="400MB").fit(table, schema=schema)
+        said = str(refused.value)
+        needed.append(int(said.split("needs ")[1].split(" MB")[0].replace(",", "")))
+    tied = 105 * 105 * 7 * 28  # weeks of both, weekday of the first, days between
+    assert f"coarser bins: the rules take {-(-rule_bytes(schema) >> 20)} MB of it" in said
+    assert needed[1] - needed[0] > 4 * tied >> 20
+    least = f"{needed[0]}MB"
+    with pytest.raises(ResourceExceeded, match="the rules take"):
+        Synthesizer(rho=1, max_memory=least).fit(table, schema=schema)
 
 
 @pytest.mark.slow

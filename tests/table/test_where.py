@@ -11,11 +11,10 @@ import pytest
 from scipy.stats import binom
 
 from adaptive_qs.errors import InputError
-from adaptive_qs.release.drawing import Drawing
+from adaptive_qs.release.drawing import Drawing, Where
 from adaptive_qs.table.cells import normalise
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.encode import decode
-from adaptive_qs.table.rule_sampling import Where
 
 from .helpers import schema_of
 
