@@ -146,7 +146,7 @@ class Check:
                 rows, gaps = exchanged, left
         found = rows
         fixed = rows[:, sorted(self._fixed)]
-        for clear in CLEAR:
+        for clear in (*CLEAR, 0.0, 0.0, 0.0, 0.0):
             if not gaps:
                 break
             for gap in gaps:
@@ -157,9 +157,8 @@ class Check:
             np.clip(weights, 0.0, 2.0, out=weights)  # few rows do not stand for many
             better = rows[_pick_alike(fixed, weights, np.random.default_rng((seed, page)))]
             left = self.gaps(better, page)
-            if left and _sum_errors(left) >= _sum_errors(gaps):
-                break
-            found, gaps = better, left
+            if _sum_errors(left) < _sum_errors(gaps):
+                found, gaps = better, left
         return found, gaps
 
     def _exchanged(

@@ -162,6 +162,18 @@ def test_pairs_are_repaired_by_exchanges_that_leave_single_columns_and_zeros(giv
     assert (check.repaired(rows, 1, 3)[0] == repaired).all()
 
 
+def test_columns_with_zeros_are_repaired_by_rows_that_are_dropped_and_repeated():
+    """Exchanges leave them. Cells that are clearly off come first, and all of them if need be."""
+    release = fitted(1.0, RULED, workload=2).release_
+    check, rows = release.check(), _codes(release)
+    rows[np.flatnonzero((rows[:, 0] == 1) & (rows[:, 4] == 0))[:300], 4] = 1
+    assert {(4,), (0, 4)} <= {gap.clique for gap in check.gaps(rows)}
+    repaired, left = check.repaired(rows, 1, 3)
+    assert not left
+    seen = {*map(tuple, rows.tolist())}
+    assert {*map(tuple, repaired.tolist())} <= seen
+
+
 @pytest.mark.slow
 def test_rows_that_values_under_rules_replace_are_checked(monkeypatch):
     """Rules that no values meet take rows away after the check of the codes; it looks again."""
