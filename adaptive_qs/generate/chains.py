@@ -416,7 +416,10 @@ def begin_chains(
     apart = [
         z for z in left if len(z.clique) > 1 and not any(select_inside([z], c) for c in carriers)
     ]
-    linked = [t if t.clear == 1 else t.shrunk() for t in targets if not t.parts]
+    linked = [
+        replace(t, counts=followed(t, t.counts, np.ones_like(t.counts)))
+        for t in targets if not t.parts
+    ]  # fmt: skip
     linked += (independent_target(zero, counts) for zero in apart)
     masks = build_masks(left, domain, [*carriers, *(zero.clique for zero in left)])
     tree = dependence_tree(domain, linked, counts, given, carried, shapes, masks)

@@ -71,8 +71,7 @@ class Target:
     """A marginal to match: non-negative counts that sum to the number of rows, shaped like it.
 
     ``noise_std`` is the standard deviation of the noise in one cell (rows). Weights follow only
-    what its marginals leave open that have the axes of one of ``parts``, and of its dependences
-    the part that is ``clear`` of noise.
+    what its marginals leave open that have the axes of one of ``parts``, and the ``clear`` part.
     """
 
     clique: Clique
@@ -81,13 +80,6 @@ class Target:
     trend: Trend | None = None
     parts: tuple[tuple[int, ...], ...] = ()
     clear: float = 1.0
-
-    def shrunk(self) -> Target:
-        """Return the target with the clear part of its difference from independent columns."""
-        axes = range(self.counts.ndim)
-        sums = (self.counts.sum(axis=tuple(k for k in axes if k != axis)) for axis in axes)
-        alone = reduce(np.multiply.outer, sums) / self.counts.sum() ** (self.counts.ndim - 1)
-        return replace(self, counts=alone + self.clear * (self.counts - alone))
 
     def scaled(self, factor: float) -> Target:
         """Return the target of a table with ``factor`` times as many rows."""
@@ -108,11 +100,10 @@ class Target:
 def marginal_std(model: ReferenceModel, clique: Clique, least: int = 0) -> float:
     """Return the standard deviation of the noise in a cell of a marginal (rows).
 
-    It is that of the measured residuals of ``least`` attributes or more; an unmeasured one adds
-    none.
+    It is that of measured residuals of ``least`` attributes or more; an unmeasured one adds none.
     """
-    inside = (tau for tau in model.domain.below(clique) if len(tau) >= least)
-    measured = ((tau, model.precision(tau)) for tau in inside)
+    below = (tau for tau in model.domain.below(clique) if len(tau) >= least)
+    measured = ((tau, model.precision(tau)) for tau in below)
     return math.sqrt(
         math.fsum(
             variance_weight(model.domain, tau, clique) / precision
@@ -150,40 +141,29 @@ def make_fit_target(
     return replace(target, trend=find_trend(model, clique, target.counts, target.noise_std))
 
 
-# A measured dependence can be mostly noise. Let y be a marginal as it was measured, p its
-# projection onto non-negative tables, and b the product of its single columns. The squared error of
-# b + s (p − b) is expected to be, up to a constant, ‖b + s (p − b) − y‖² + 2 s v k (Stein 1981). v
-# is the noise variance of a cell, and k the number of positive cells of p: only these follow the
-# noise. The error is least at
-#
-#     s = (⟨p − b, y − b⟩ − v k) / ‖p − b‖²,
-#
-# the factor of James and Stein (1961) if all cells are positive. A fit joins unbiased tables better
-# than shrunken ones, so what is clear stays as it is: the odds of a dependence are those of the
-# table, π / (1 − π), times (s / (1 − s))². π is the mean of what they make (empirical Bayes). The
-# noise of few unclear tables among clear ones is joined away: parts have the exponent 1 − π.
+# Let y be a measured marginal, p its projection onto non-negative tables and b the product of its
+# columns. The squared error of b + s (p − b) is least at s = (⟨p − b, y − b⟩ − vk) / ‖p − b‖², with
+# v the noise variance of a cell and k the positive cells of p (Stein 1981). A fit joins unbiased
+# tables better, so clear ones stay: the odds of a dependence are (s / (1 − s))² times the odds of
+# the table, π / (1 − π) (empirical Bayes). The exponent 1 − π keeps few unclear among clear ones.
 
 
 def with_clear_parts(
     model: ReferenceModel, targets: Mapping[Clique, Target], measured: Collection[Clique]
 ) -> dict[Clique, Target]:
-    """Return targets with the part of each measured one that is followed, as it is no noise."""
-    squares, share = dict[Clique, float](), 0.5
-    for clique in measured:
-        target, sums = targets[clique], [model.shares(position) for position in clique]
-        alone = max(model.total, 1.0) * reduce(np.multiply.outer, sums)
-        change, variance = target.counts - alone, marginal_std(model, clique, least=2) ** 2
-        clear = float(np.vdot(change, model.marginal(clique) - alone))
-        clear = max(clear - variance * np.count_nonzero(target.counts), 0.0)
-        noise = max(float(np.vdot(change, change)) - clear, 0.0) + 1e-9
-        squares[clique] = (clear / noise) ** 2
-    odds = np.array([*squares.values()])
+    """Return targets with the part of each measured one that is no noise and is followed."""
+    odds, share, total = np.zeros(len(measured)), 0.5, max(model.total, 1.0)
+    for k, clique in enumerate(measured):
+        alone = total * reduce(np.multiply.outer, map(model.shares, clique))
+        counts = targets[clique].counts
+        change, noise = counts - alone, marginal_std(model, clique, least=2) ** 2
+        clear = np.vdot(change, model.marginal(clique) - alone) - noise * np.count_nonzero(counts)
+        odds[k] = (max(clear, 0.0) / (max(np.vdot(change, change) - clear, 0.0) + 1e-9)) ** 2
     for _ in range(20):
         parts = share * odds / (share * odds + 1 - share)
         share = (parts.sum() + 1) / (parts.size + 2)
-    parts = np.where(parts < CLEARLY, parts ** (1 - share), 1.0)
-    clear_of = dict(zip(squares, parts.tolist()))
-    return {c: replace(each, clear=clear_of.get(c, 1.0)) for c, each in targets.items()}
+    found = dict(zip(measured, np.where(parts < CLEARLY, parts ** (1 - share), 1.0).tolist()))
+    return {c: replace(each, clear=found.get(c, 1.0)) for c, each in targets.items()}
 
 
 CLEARLY = 0.99

@@ -20,6 +20,7 @@ from adaptive_qs.domain import Attribute, Domain
 from adaptive_qs.generate import targets
 from adaptive_qs.generate.low_rank import completed_pairs
 from adaptive_qs.generate.rows import SynthesisSettings, fit_model
+from adaptive_qs.generate.structure import followed
 from adaptive_qs.generate.targets import (
     coarser_targets,
     denoise_counts,
@@ -430,11 +431,12 @@ def test_dependences_that_are_noise_are_not_followed_and_clear_ones_are(seed):
     targets, parts = _clear_of([0.5, 0, 0, 0, 0], 100.0, seed)
     assert parts[0] == 1
     assert max(parts[1:]) < 0.2
-    unclear = targets[2, 3].shrunk().counts
+    raw = targets[2, 3].counts
+    unclear = followed(targets[2, 3], raw, np.ones_like(raw))
     alone = np.outer(unclear.sum(axis=1), unclear.sum(axis=0)) / unclear.sum()
-    off = [np.abs(each - alone).sum() for each in (unclear, targets[2, 3].counts)]
+    off = [np.abs(each - alone).sum() for each in (unclear, raw)]
     assert off[0] == pytest.approx(parts[1] * off[1], abs=1e-6)
-    assert unclear.sum(axis=0) == pytest.approx(targets[2, 3].counts.sum(axis=0))
+    assert unclear.sum(axis=0) == pytest.approx(raw.sum(axis=0))
 
 
 def test_targets_that_nothing_measured_are_followed():
