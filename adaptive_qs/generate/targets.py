@@ -141,17 +141,10 @@ def make_fit_target(
     return replace(target, trend=find_trend(model, clique, target.counts, target.noise_std))
 
 
-# Let y be a measured marginal, p its projection onto non-negative tables and b the product of its
-# columns. The squared error of b + s (p − b) is least at s = (⟨p − b, y − b⟩ − vk) / ‖p − b‖², with
-# v the noise variance of a cell and k the positive cells of p (Stein 1981). A fit joins unbiased
-# tables better, so clear ones stay: the odds of a dependence are (s / (1 − s))² times the odds of
-# the table, π / (1 − π) (empirical Bayes). The exponent 1 − π keeps few unclear among clear ones.
-
-
 def with_clear_parts(
     model: ReferenceModel, targets: Mapping[Clique, Target], measured: Collection[Clique]
 ) -> dict[Clique, Target]:
-    """Return targets with the part of each measured one that is no noise and is followed."""
+    """Return targets with the part of each measured one that is followed (docs/proofs.md, 7)."""
     odds, share, total = np.zeros(len(measured)), 0.5, max(model.total, 1.0)
     for k, clique in enumerate(measured):
         alone = total * reduce(np.multiply.outer, map(model.shares, clique))
@@ -162,12 +155,9 @@ def with_clear_parts(
     for _ in range(20):
         parts = share * odds / (share * odds + 1 - share)
         share = (parts.sum() + 1) / (parts.size + 2)
-    found = dict(zip(measured, np.where(parts < CLEARLY, parts ** (1 - share), 1.0).tolist()))
+    kept = np.where(parts < 0.99, parts ** (1 - share), 1.0)  # steps of clear ones are faster
+    found = dict(zip(measured, kept.tolist()))
     return {c: replace(each, clear=found.get(c, 1.0)) for c, each in targets.items()}
-
-
-CLEARLY = 0.99
-"""Least part from which on a dependence is followed as it is."""
 
 
 def find_trend(model: ReferenceModel, clique: Clique, counts: Array, std: float) -> Trend | None:
