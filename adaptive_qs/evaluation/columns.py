@@ -254,6 +254,11 @@ class ColumnValues:
         return {"attribute": self.column.name, "unit": unit, "off": self.off, **tables}
 
 
+def shifts_by_chance(true_rows: int, rows: int) -> bool:
+    """Return whether chance can take every mean of so few rows far off, with 36 or less in one."""
+    return DOUBTFUL * math.sqrt(1 / true_rows + 1 / rows) >= FAR_SHIFT
+
+
 def column_values(pair: TablePair, schema: Schema) -> tuple[ColumnValues, ...]:
     """Compare every column whose values are known in both tables, the furthest off first."""
     found = []
@@ -303,7 +308,7 @@ class ValuesCheck(Check):
     """Whether means, medians and frequent values of numbers and dates are kept."""
 
     name, title, about = "values", "Values in their units", "values"
-    uses, shown = ("single columns", "pairs of columns"), "bad"
+    uses, shown, of_numbers = ("single columns", "pairs of columns"), "bad", True
     rules = (
         Word("far off", "poor", lambda found: any(c.off > max(1, c.far) for c in found)),
         Word("moved", "fair", lambda found: any(c.off > 1 for c in found)),

@@ -16,6 +16,7 @@ from adaptive_qs.errors import InputError
 from adaptive_qs.evaluation import checks
 from adaptive_qs.evaluation.accept import load_criteria
 from adaptive_qs.evaluation.checks import Check, Comparison, Facts, Finding, Table, Verdict, plain
+from adaptive_qs.evaluation.columns import shifts_by_chance
 from adaptive_qs.evaluation.disclosure import parse_disclosed
 from adaptive_qs.evaluation.groups import parse_compared
 from adaptive_qs.evaluation.marginals import workload_scale
@@ -248,8 +249,15 @@ class Evaluation:
     @cached_property
     def findings(self) -> dict[str, Finding]:
         """What the facts mean, by the names of the checks that found something."""
-        judged = {check.name: check.judge(self.facts[check.name], self) for check in self.checks}
-        return {name: finding for name, finding in judged.items() if finding is not None}
+        found, few = dict[str, Finding](), shifts_by_chance(*self.comparison.rows)
+        for check in self.checks:
+            if (finding := check.judge(self.facts[check.name], self)) is None:
+                continue
+            if few and check.of_numbers and finding.grade in ("good", "fair"):
+                said = finding.said and f"{finding.said} Too few rows to give a grade."
+                finding = replace(finding, grade="plain", word="too few rows", said=said)
+            found[check.name] = finding
+        return found
 
     @cached_property
     def verdict(self) -> Verdict:

@@ -26,7 +26,7 @@ from adaptive_qs.table.generated import LONGEST_PATTERN, LONGEST_VALUE, is_numbe
 from adaptive_qs.table.profile import INFINITE, PERSONS, THINGS, Profile
 from adaptive_qs.table.read import Source, check_alike, open_source
 from adaptive_qs.table.schema import Schema
-from adaptive_qs.table.spellings import split_name
+from adaptive_qs.table.spellings import durations_spelled, split_name
 from adaptive_qs.table.text import NUMBER, Dialect
 
 
@@ -200,7 +200,9 @@ def _written_as_identifiers(profile: Profile, values: Sequence[str]) -> str:
     if 2 * len(values) > profile.filled:
         return ""
     if not profile.numeric:
-        pattern = "" if profile.dated or profile.truth else key_pattern(values)
+        weeks = all(re.match("[12][0-9]{3}-?W[0-9]{2}", value) for value in values)
+        times = profile.dated or weeks or durations_spelled(values)
+        pattern = "" if times or profile.truth else key_pattern(values)
         return f", written as {pattern}" if re.search(r"\{(\}|[^}]*[9fF])", pattern) else ""
     low, high = int(profile.low), int(profile.high)
     if not (profile.integers and low > 0) or (bins.YEARS[0] <= low and high <= bins.YEARS[1]):
