@@ -100,9 +100,7 @@ class ColumnsCheck(Check):
         off, blind = [c for c in facts if c.is_off], is_blind(facts)
         text = "No single column is far off."
         if blind:
-            text = (
-                "The columns have too many codes for the rows: chance can explain any difference."
-            )
+            text = "The columns have too many codes for the rows: chance explains any difference."
         if off:
             names = [
                 f"{quoted(c.name)} ({share(c.variation, 2)}; fresh sample {share(c.fresh, 2)})"
@@ -252,11 +250,6 @@ class ColumnValues:
         unit = "seconds since 1970" if self.column.kind == "moments" else "number"
         tables = {"true": self.true.as_json(), "synthetic": self.synthetic.as_json()}
         return {"attribute": self.column.name, "unit": unit, "off": self.off, **tables}
-
-
-def shifts_by_chance(true_rows: int, rows: int) -> bool:
-    """Return whether chance can take every mean of so few rows far off, with 36 or less in one."""
-    return DOUBTFUL * math.sqrt(1 / true_rows + 1 / rows) >= FAR_SHIFT
 
 
 def column_values(pair: TablePair, schema: Schema) -> tuple[ColumnValues, ...]:

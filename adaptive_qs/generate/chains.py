@@ -21,7 +21,7 @@ from adaptive_qs.generate.structure import (
     carried_zeros,
     find_carried,
     find_components,
-    match_parts,
+    followed,
 )
 from adaptive_qs.generate.targets import Target
 from adaptive_qs.generate.tree import (
@@ -282,8 +282,7 @@ class WeightUpdater:
                     codes[columns] = count_rows(rows, domain, columns)
                 counts = domain.summed(codes[columns], columns, target.clique)
                 desired, counted = share * (target.counts + damping), counts + share * damping
-                if target.parts:
-                    desired = match_parts(desired, counted, target.parts)
+                desired = followed(target, desired, counted)
                 if target.clique in self.coarser:
                     variance = (share * target.noise_std) ** 2 + np.maximum(counts, 1.0)
                     if ((desired - counted) ** 2 / variance).mean() < CLEAR_MISFIT:
@@ -417,7 +416,10 @@ def begin_chains(
     apart = [
         z for z in left if len(z.clique) > 1 and not any(select_inside([z], c) for c in carriers)
     ]
-    linked = [t for t in targets if not t.parts]
+    linked = [
+        replace(t, counts=followed(t, t.counts, np.ones_like(t.counts)))
+        for t in targets if not t.parts
+    ]  # fmt: skip
     linked += (independent_target(zero, counts) for zero in apart)
     masks = build_masks(left, domain, [*carriers, *(zero.clique for zero in left)])
     tree = dependence_tree(domain, linked, counts, given, carried, shapes, masks)

@@ -49,6 +49,7 @@ from adaptive_qs.generate.targets import (
     find_misfit,
     make_fit_target,
     single_targets,
+    with_clear_parts,
 )
 from adaptive_qs.generate.zeros import Zeros, allowed_cells, clear_forbidden
 from adaptive_qs.machine import PhaseProgress, StepProgress
@@ -150,7 +151,10 @@ def _fit(
     combined = tuple(dict.fromkeys(map(domain.columns, cliques)))
     singles = [clear_forbidden(target, zeros, domain) for target in single_targets(residuals)]
     denoised, tied = denoise_model(residuals, singles), {i for zero in zeros for i in zero.clique}
-    plain = [make_fit_target(denoised, c, allowed_cells(zeros, domain, c)) for c in cliques]
+    cells = {c: allowed_cells(zeros, domain, c) for c in cliques}
+    every = {c: make_fit_target(denoised, c, allowed) for c, allowed in cells.items()}
+    unruled = [c for c, allowed in cells.items() if allowed is None and c not in filled]
+    plain = [*with_clear_parts(denoised, every, unruled).values()]
     shaping = [target for target in plain if target.clique not in filled]
     shapes = find_shapes(domain, shaping, singles, given)
     misfit = find_misfit(denoised, residuals.copula, shaping)

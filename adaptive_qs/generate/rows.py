@@ -44,6 +44,7 @@ from adaptive_qs.generate.targets import (
     find_misfit,
     make_fit_target,
     single_targets,
+    with_clear_parts,
 )
 from adaptive_qs.generate.zeros import Guard, Zeros, allowed_cells, clear_forbidden, ruled_model
 from adaptive_qs.machine import PhaseProgress, StepProgress, njit, over_items
@@ -173,6 +174,7 @@ def fit_model(
     denoised = denoise_model(residuals, singles)
     cells = {c: allowed_cells(zeros, domain, c) for c in (*cliques, *joint)}
     every = {c: make_fit_target(denoised, c, allowed) for c, allowed in cells.items()}
+    every = with_clear_parts(denoised, every, [c for c in weighed if cells[c] is None])
     misfit = find_misfit(denoised, residuals.copula, [every[c] for c in joint])
     every |= {c: every[c].times(ratio, misfit) for c, ratio in filled.items()}
     every |= {c: replace(every[c], parts=parts) for c, parts in refined.items()}

@@ -333,6 +333,14 @@ def match_parts(desired: Array, counted: Array, parts: Sequence[Sequence[int]]) 
     return desired
 
 
+def followed(target: Target, desired: Array, counted: Array) -> Array:
+    """Return the counts that weights follow, without what they leave open or is not clear."""
+    if target.clear < 1:
+        known = match_parts(counted, desired, [(axis,) for axis in range(desired.ndim)])
+        desired = target.clear * desired + (1 - target.clear) * known
+    return match_parts(desired, counted, target.parts) if target.parts else desired
+
+
 class SharedSteps:
     """Logarithmic steps of weights, each attribute of a component taking its share.
 

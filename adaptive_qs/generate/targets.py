@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, reduce
 from itertools import combinations
 from typing import Any
 
@@ -71,7 +71,7 @@ class Target:
     """A marginal to match: non-negative counts that sum to the number of rows, shaped like it.
 
     ``noise_std`` is the standard deviation of the noise in one cell (rows). Weights follow only
-    what its marginals leave open that have the axes of one of ``parts``.
+    what its marginals leave open that have the axes of one of ``parts``, and the ``clear`` part.
     """
 
     clique: Clique
@@ -79,6 +79,7 @@ class Target:
     noise_std: float
     trend: Trend | None = None
     parts: tuple[tuple[int, ...], ...] = ()
+    clear: float = 1.0
 
     def scaled(self, factor: float) -> Target:
         """Return the target of a table with ``factor`` times as many rows."""
@@ -96,12 +97,13 @@ class Target:
         return replace(self, trend=None, counts=counts, noise_std=misfit * float(counts.mean()))
 
 
-def marginal_std(model: ReferenceModel, clique: Clique) -> float:
+def marginal_std(model: ReferenceModel, clique: Clique, least: int = 0) -> float:
     """Return the standard deviation of the noise in a cell of a marginal (rows).
 
-    It is that of the measured residuals; an unmeasured one adds none.
+    It is that of measured residuals of ``least`` attributes or more; an unmeasured one adds none.
     """
-    measured = ((tau, model.precision(tau)) for tau in model.domain.below(clique))
+    below = (tau for tau in model.domain.below(clique) if len(tau) >= least)
+    measured = ((tau, model.precision(tau)) for tau in below)
     return math.sqrt(
         math.fsum(
             variance_weight(model.domain, tau, clique) / precision
@@ -137,6 +139,25 @@ def make_fit_target(
     if allowed is not None:
         return target
     return replace(target, trend=find_trend(model, clique, target.counts, target.noise_std))
+
+
+def with_clear_parts(
+    model: ReferenceModel, targets: Mapping[Clique, Target], measured: Collection[Clique]
+) -> dict[Clique, Target]:
+    """Return targets with the part of each measured one that is followed (docs/proofs.md, 7)."""
+    odds, share, total = np.zeros(len(measured)), 0.5, max(model.total, 1.0)
+    for k, clique in enumerate(measured):
+        alone = total * reduce(np.multiply.outer, map(model.shares, clique))
+        counts = targets[clique].counts
+        change, noise = counts - alone, marginal_std(model, clique, least=2) ** 2
+        clear = np.vdot(change, model.marginal(clique) - alone) - noise * np.count_nonzero(counts)
+        odds[k] = (max(clear, 0.0) / (max(np.vdot(change, change) - clear, 0.0) + 1e-9)) ** 2
+    for _ in range(20):
+        parts = share * odds / (share * odds + 1 - share)
+        share = (parts.sum() + 1) / (parts.size + 2)
+    kept = np.where(parts < 0.99, parts ** (1 - share), 1.0)  # steps of clear ones are faster
+    found = dict(zip(measured, kept.tolist()))
+    return {c: replace(each, clear=found.get(c, 1.0)) for c, each in targets.items()}
 
 
 def find_trend(model: ReferenceModel, clique: Clique, counts: Array, std: float) -> Trend | None:

@@ -47,29 +47,14 @@ from adaptive_qs.residual import (
 )
 from adaptive_qs.strategy.integer import ColumnStrategy, GridFactor, noise_by_attribute
 
-# Scaled form of a residual: release Ξv + discrete Gaussian of variance σ²n², divide by n, where v
-# is the integer marginal over τ, Ξ = ⊗(n_i I − 11ᵀ) and n = Πn_i. One row moves Ξv by a vector of
-# squared length Πn_i(n_i − 1), so ρ = (1/2σ²) Π(n_i − 1)/n_i, the cost of the continuous mechanism
-# (Fuentes et al., Proposition 4.3). Where n is too large for 64-bit integers the marginal itself is
-# released with variance σ² at ρ = 1/(2σ²) and decomposed afterwards; the choice depends on n alone.
-#
-# Along an attribute with levels, n_i is the most groups of the residual's level that are one group
-# at the next coarser one; of m groups that are one, Ξ takes n_i/m of their sum, rounded to an
-# integer, off n_i times each of them. What is left of the sum is centered away afterwards, and no
-# row moves it by more than n_i(n_i − 1).
+# A residual is released in scaled form, Ξv + noise, or where n = Πn_i is too large for 64-bit
+# integers as the marginal itself. A single column whose workload asks for more than its cells has a
+# strategy: its σ² is that of independent noise in each cell with as much variance in all, so that
+# precisions and averages are as of any other residual. Proofs: docs/proofs.md, sections 3 and 6.
 #
 # A row in another's place moves Ξv by a squared length of no more than 2Πn_i(n_i − 1) · n/(n − 1),
-# n the least of the n_i, which is between twice and four times the above; the marginal itself by 2.
-#
-# A single column whose workload asks for more than its cells has a strategy: Mv + discrete Gaussian
-# is released, and the residual is M⁺ of that. Its σ² is that of independent noise in each cell with
-# as much variance in all, so that precisions, weights and averages are as of any other residual.
-#
-# Where the noise is narrower than FINE_NOISE, values, sensitivity and noise are multiplied by a
-# power of two besides: the cost stays, and discrete noise comes closer to continuous noise, which
-# exact accounting counts it as.
-#
-# Proof: docs/proofs.md, sections 3 and 6.
+# n the least of the n_i; the marginal itself by 2. Where the noise is narrower than FINE_NOISE,
+# values, sensitivity and noise are multiplied by a power of two, for nearly continuous noise.
 
 MAX_SCALE = 2**20
 """Largest n = Πn_i for which Ξv is formed."""

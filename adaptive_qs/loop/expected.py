@@ -31,14 +31,7 @@ from adaptive_qs.generate.targets import project_to_simplex
 from adaptive_qs.machine import njit, over_items
 from adaptive_qs.residual import ReferenceModel
 
-# The estimate p of a marginal stands for the truth: with noise of standard deviation s in each cell
-# it would be measured as p + sz and become (p + sz − τ)⁺, where τ makes Σ E(p + sz − τ)⁺ = Σ p.
-# With t = τ/s and c = t − p/s the expected L1 distance from p is, summed over the cells,
-#
-#     Σ p Φ(c) + s [t (2Φ(t) − Φ(c) − 1) + 2φ(t) − φ(c)].
-#
-# (One cell is 0, and off by p, where z < c; elsewhere it is off by s|z − t|.) Cells of about the
-# same size are taken together. Proof: docs/proofs.md, section 1.
+# The expected error is derived in docs/proofs.md, section 1. Cells of about one size are together.
 
 SMALLEST = -8
 """Cells of up to 2**SMALLEST rows count as one size; larger ones by half octaves (mantissas from 1

@@ -241,11 +241,10 @@ def _declared_facts(schema: Schema, paid: Collection[str], counted: Collection[s
 
     add("columns", "their names, order, types and descriptions", basis, *schema.names)
     for column in schema.columns:
-        bought, text = column.name in paid, column.disclosed
-        of_values: Basis = "post-processing" if bought or _learnt(column) else basis
-        if _learnt(column):
-            text = _learnt_text(column) + _ELSEWHERE
+        bought, learnt = column.name in paid, _learnt(column)
+        of_values: Basis = "post-processing" if bought or learnt else basis
         if not bought:
+            text = _learnt_text(column) + _ELSEWHERE if learnt else column.disclosed
             add("values", text, of_values, column.name)
         if getattr(column, "counted", None) and column.name not in counted:
             add("heaps", _HEAPS + _ELSEWHERE, "post-processing", column.name)

@@ -60,8 +60,7 @@ def draft_column(name: str, profile: Profile) -> Draft:
             notes.append("whole numbers, although some are written with an exponent")
     if profile.sentinel:
         notes.append("a number below 0, or far from all others, probably means a missing value")
-    form = profile.spelling.fields
-    if form:
+    if form := profile.spelling.fields:
         said = " and ".join(f'"{key}" "{sign}"' for key, sign in form.items())
         notes.append(f"text, read as numbers with {said}. Check that they are numbers")
     coded = re.fullmatch(KINDS, (split_name(name) or [""])[-1]) and "ordered" in draft.content
@@ -227,9 +226,7 @@ FROM_DICTIONARY = "from the data dictionary"
 
 def _list_topics(column: ColumnBase) -> list[Topic]:
     """Return the questions about a column, without those that a dictionary answers."""
-    if FROM_DICTIONARY not in column.why:
-        return [*column.topics]
-    return [topic for topic in column.topics if topic == "limits"]
+    return [t for t in column.topics if t == "limits" or FROM_DICTIONARY not in column.why]
 
 
 EQUAL_LIMITS, WIDER_LIMITS = "limits occur in the rows", "limits wider than the rows"
@@ -265,10 +262,9 @@ def find_encoding(table: Any) -> str | None:
 
         likely = ("cp1252", "cp1250", "cp1251", "utf_16", "latin_1", "shift_jis", "gb18030")
         best = from_bytes(start[: 1 << 20], cp_isolation=[*likely]).best()
-        if best is None:
-            return None
-        western = start.decode("cp1252", "replace") == start.decode(best.encoding, "replace")
-        return "cp1252" if western else best.encoding
+        if best is not None:
+            western = start.decode("cp1252", "replace") == start.decode(best.encoding, "replace")
+            return "cp1252" if western else best.encoding
     return None
 
 

@@ -6,18 +6,21 @@ import math
 from itertools import combinations
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy.optimize import brentq, minimize
-from scipy.stats import rankdata
+from scipy.stats import chi2, rankdata
 
+from adaptive_qs import Synthesizer
 from adaptive_qs.cliques import count_rows
 from adaptive_qs.domain import Attribute, Domain
 from adaptive_qs.generate import targets
 from adaptive_qs.generate.low_rank import completed_pairs
 from adaptive_qs.generate.rows import SynthesisSettings, fit_model
+from adaptive_qs.generate.structure import followed
 from adaptive_qs.generate.targets import (
     coarser_targets,
     denoise_counts,
@@ -30,6 +33,7 @@ from adaptive_qs.generate.targets import (
     project_distribution,
     project_to_simplex,
     single_targets,
+    with_clear_parts,
 )
 from adaptive_qs.residual import ReferenceModel, decompose, uniform_reference, variance_weight
 
@@ -403,3 +407,77 @@ def test_no_step_towards_a_trend_overflows():
     ratios = trend.ratio(np.outer(rare, rare) / rare.sum(), 1.0, 1e5)
     assert np.isfinite(ratios).all()
     assert ratios.max() <= np.exp(targets.MOST_STEP)
+
+
+def _clear_of(strengths, noise_std, seed=0, sizes=(6, 5)):
+    """Clear parts of pairs whose first two codes attract each other by these parts of the rows."""
+    rng, total = np.random.default_rng(seed), 10_000.0
+    domain = domain_of(*sizes * len(strengths))
+    found = ReferenceModel(domain, uniform_reference(domain))
+    found.update((), np.array(total), 1.0)
+    cliques = [(2 * k, 2 * k + 1) for k in range(len(strengths))]
+    for clique, strength in zip(cliques, strengths):
+        table = np.full(sizes, (1 - strength) * total / math.prod(sizes))
+        table[np.arange(2), np.arange(2)] += strength * total / 2
+        table += rng.normal(scale=noise_std, size=sizes)
+        found.update(clique, decompose(table, clique, clique), noise_std**-2)
+    every = {clique: make_fit_target(found, clique, None) for clique in cliques}
+    targets = with_clear_parts(found, every, cliques)
+    return targets, [targets[clique].clear for clique in cliques]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_dependences_that_are_noise_are_not_followed_and_clear_ones_are(seed):
+    targets, parts = _clear_of([0.5, 0, 0, 0, 0], 100.0, seed)
+    assert parts[0] == 1
+    assert max(parts[1:]) < 0.2
+    raw = targets[2, 3].counts
+    unclear = followed(targets[2, 3], raw, np.ones_like(raw))
+    alone = np.outer(unclear.sum(axis=1), unclear.sum(axis=0)) / unclear.sum()
+    off = [np.abs(each - alone).sum() for each in (unclear, raw)]
+    assert off[0] == pytest.approx(parts[1] * off[1], abs=1e-6)
+    assert unclear.sum(axis=0) == pytest.approx(raw.sum(axis=0))
+
+
+def test_targets_that_nothing_measured_are_followed():
+    domain = domain_of(3, 3)
+    model = ReferenceModel(domain, uniform_reference(domain))
+    every = {(0, 1): make_fit_target(model, (0, 1), None)}
+    assert with_clear_parts(model, every, ())[0, 1].clear == 1
+
+
+@pytest.mark.slow
+def test_small_budgets_for_persons_invent_no_association():
+    """Independent columns stay so, as near as columns that are shuffled, with six rows a person."""
+    sizes = {"branch": 25, "age": 64, "meal": 4, "room": 8, "hour": 24, "card": 2}
+    described = [{"name": name, "type": "integer", "min": 0, "max": n - 1, "ordered": n > 20}
+                 for name, n in sizes.items()]  # fmt: skip
+    schema = {"version": 1, "person": "guest", "columns": described}
+    pairs, off = list(combinations(range(len(sizes)), 2)), []
+
+    def shares(codes, pair):
+        shape = tuple(list(sizes.values())[i] for i in pair)
+        cells = np.ravel_multi_index([codes[:, i] for i in pair], shape)
+        return np.bincount(cells, minlength=math.prod(shape)).reshape(shape) / len(codes)
+
+    for seed in range(3):
+        rng, rows = np.random.default_rng(seed), 15_000
+        codes = np.stack([rng.integers(0, n, rows) * rng.integers(1, 3, rows) // 2
+                          for n in sizes.values()], axis=1)  # fmt: skip
+        table = pd.DataFrame(codes, columns=[*sizes]).assign(guest=rng.integers(0, rows // 6, rows))
+        found = Synthesizer(epsilon=1, rows_per_person=6, insecure_seed=seed, workers=1)
+        release = found.fit(table, schema=schema).release_
+        drawn = np.stack(release.sample(seed=seed).columns, axis=1).astype(int)
+        shuffled = rng.permuted(drawn, axis=0)
+        columns, model = len(drawn), release.model()
+        held = {model.domain.columns(tau) for tau in model.estimates if len(tau) == 2}
+        for pair in pairs:
+            true, made, apart = (shares(each, pair) for each in (codes, drawn, shuffled))
+            off.append([np.abs(each - true).sum() for each in (made, apart)])
+            alone = np.outer(made.sum(axis=1), made.sum(axis=0))
+            squares = columns * ((made - alone) ** 2 / np.maximum(alone, 1e-12)).sum()
+            free = math.prod(n - 1 for n in made.shape)
+            if pair in held:  # chance exceeds it once in a thousand pairs
+                assert squares < 2 * chi2.isf(1e-3, free)
+    made, apart = np.mean(off, axis=0)
+    assert made <= apart
