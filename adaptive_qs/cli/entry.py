@@ -173,7 +173,7 @@ def _broken_off(error: BaseException) -> int:
 def _failed(error: BaseException, message: str, code: int) -> int:
     """Write the reason and the state of the budget; return 1 if budget was spent."""
     paid_for = spent(error)
-    fail(f"{message}; {paid_for}" if paid_for else message)
+    fail(f"{message.removesuffix('.')}; {paid_for}" if paid_for else message)
     return 1 if paid_for else code
 
 

@@ -404,7 +404,7 @@ class CorrelationsCheck(Check):
     """Whether the correlations of numbers are kept."""
 
     name, title, about, first = "correlations", "Correlations of numbers", "correlations", True
-    uses = ("pairs of columns",)
+    uses, of_numbers = ("pairs of columns",), True
     rules = (
         Word("some changed", "fair", lambda found: any(c.changed for c in found)),
         Word("kept", "good"),

@@ -236,6 +236,7 @@ class Check:
         shown: when its sentence is printed on a terminal: always, if it is not good ("bad"),
             or if it is the worst of those that are not good ("worst").
         first: whether its figures come first.
+        of_numbers: whether it judges numbers and dates, of which few rows say nothing.
         rules: the words of its grade, in the order in which they are tried.
     """
 
@@ -245,6 +246,7 @@ class Check:
     uses: ClassVar[tuple[str, ...]] = ()
     shown: ClassVar[Literal["always", "bad", "worst"]] = "worst"
     first: ClassVar[bool] = False
+    of_numbers: ClassVar[bool] = False
     rules: ClassVar[tuple[Word, ...]] = ()
 
     def measure(self, comparison: Comparison) -> Any | None:

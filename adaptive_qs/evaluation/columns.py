@@ -100,9 +100,7 @@ class ColumnsCheck(Check):
         off, blind = [c for c in facts if c.is_off], is_blind(facts)
         text = "No single column is far off."
         if blind:
-            text = (
-                "The columns have too many codes for the rows: chance can explain any difference."
-            )
+            text = "The columns have too many codes for the rows: chance explains any difference."
         if off:
             names = [
                 f"{quoted(c.name)} ({share(c.variation, 2)}; fresh sample {share(c.fresh, 2)})"
@@ -303,7 +301,7 @@ class ValuesCheck(Check):
     """Whether means, medians and frequent values of numbers and dates are kept."""
 
     name, title, about = "values", "Values in their units", "values"
-    uses, shown = ("single columns", "pairs of columns"), "bad"
+    uses, shown, of_numbers = ("single columns", "pairs of columns"), "bad", True
     rules = (
         Word("far off", "poor", lambda found: any(c.off > max(1, c.far) for c in found)),
         Word("moved", "fair", lambda found: any(c.off > 1 for c in found)),

@@ -16,13 +16,14 @@ from adaptive_qs.errors import InputError
 from adaptive_qs.evaluation import checks
 from adaptive_qs.evaluation.accept import load_criteria
 from adaptive_qs.evaluation.checks import Check, Comparison, Facts, Finding, Table, Verdict, plain
+from adaptive_qs.evaluation.columns import FAR_SHIFT
 from adaptive_qs.evaluation.disclosure import parse_disclosed
 from adaptive_qs.evaluation.groups import parse_compared
 from adaptive_qs.evaluation.marginals import workload_scale
 from adaptive_qs.evaluation.models import ModelSettings
 from adaptive_qs.evaluation.queries import ComparedSource, resolve_compared
 from adaptive_qs.evaluation.rules import Rule, declared_rules, parse_rule
-from adaptive_qs.evaluation.scale import WorkloadScale
+from adaptive_qs.evaluation.scale import DOUBTFUL, WorkloadScale
 from adaptive_qs.evaluation.tables import OWNER_ONLY, TablePair
 from adaptive_qs.generate.check import CheckedPages
 from adaptive_qs.machine import ROWS_SHARE, PhaseProgress, memory_bytes, plan_workers
@@ -248,8 +249,14 @@ class Evaluation:
     @cached_property
     def findings(self) -> dict[str, Finding]:
         """What the facts mean, by the names of the checks that found something."""
-        judged = {check.name: check.judge(self.facts[check.name], self) for check in self.checks}
-        return {name: finding for name, finding in judged.items() if finding is not None}
+        found = {c.name: f for c in self.checks if (f := c.judge(self.facts[c.name], self))}
+        chance = DOUBTFUL * math.sqrt(sum(1 / rows for rows in self.comparison.rows))
+        few = chance >= FAR_SHIFT  # chance alone can take means as many standard deviations off
+        for name in {c.name for c in self.checks if few and c.of_numbers} & found.keys():
+            if (finding := found[name]).grade in ("good", "fair"):
+                said = f"{finding.said} Too few rows to give a grade."
+                found[name] = replace(finding, grade="plain", word="too few rows", said=said)
+        return found
 
     @cached_property
     def verdict(self) -> Verdict:
@@ -409,8 +416,7 @@ def text_parts(findings: Iterable[tuple[str, Finding]]) -> Iterator[TextPart]:
 
 def _text_table(table: Table) -> tuple[list[str], list[list[str]]]:
     """Return a table without columns that have neither a heading nor a value."""
-    columns = enumerate(table.columns)
-    shown = [k for k, c in columns if c.head or any(row[k] for row in table.rows)]
+    shown = [k for k, c in enumerate(table.columns) if c.head or any(r[k] for r in table.rows)]
     cells = [[plain(texts[k]) for k in shown] for texts in table.texts(table.printed)]
     return [table.columns[k].head for k in shown], cells
 

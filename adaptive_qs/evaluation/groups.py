@@ -317,7 +317,7 @@ class GroupMeansCheck(Check):
     """Whether means and medians of columns by the groups of others are kept."""
 
     name, title, about = "group_means", "Numbers by category", "group means"
-    uses, shown, first = ("group means",), "bad", True
+    uses, shown, first, of_numbers = ("group means",), "bad", True, True
     rules = (
         Word("far", "poor", lambda found: sum(min(m.lost, 1.0) for m in found.strongest)
              > USABLE * len(found.strongest)),

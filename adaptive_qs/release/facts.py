@@ -222,6 +222,7 @@ _MISSING = (
     'that cells can be missing, and the markers that mean "no value"',
 )
 _CATCH_ALL = "the label that replaces every value that is not listed"
+_ELSEWHERE = " and under another budget, as the schema states"
 _CONSTANT = "that they have only one value, so that nothing is measured about them"
 
 
@@ -240,15 +241,13 @@ def _declared_facts(schema: Schema, paid: Collection[str], counted: Collection[s
 
     add("columns", "their names, order, types and descriptions", basis, *schema.names)
     for column in schema.columns:
-        bought, text = column.name in paid, column.disclosed
-        of_values: Basis = "post-processing" if bought or _learnt(column) else basis
-        if _learnt(column):
-            text = f"{_learnt_text(column)} and under another budget"
+        bought, learnt = column.name in paid, _learnt(column)
+        of_values: Basis = "post-processing" if bought or learnt else basis
         if not bought:
+            text = _learnt_text(column) + _ELSEWHERE if learnt else column.disclosed
             add("values", text, of_values, column.name)
         if getattr(column, "counted", None) and column.name not in counted:
-            text = f"{_HEAPS} and under another budget"
-            add("heaps", text, "post-processing", column.name)
+            add("heaps", _HEAPS + _ELSEWHERE, "post-processing", column.name)
         add("missing", _MISSING[bool(column.missing)], basis, column.name)
         other = _OUTSIDE[getattr(column, "outside", "refuse")]
         catch_all = column.catch_all_code is not None

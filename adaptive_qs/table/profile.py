@@ -435,9 +435,8 @@ class Profile:
         if len(sizes) < 2:
             return ""
         first, last = np.log10(np.quantile(sizes, (0.05, 0.95)))
-        if last - first < 6:
-            return ""
-        return "the values span many orders of magnitude. Is this a mistake or a mix of units?"
+        wide = "the values span many orders of magnitude. Is this a mistake or a mix of units?"
+        return wide if last - first >= 6 else ""
 
     def explain_identifier(self, name: str) -> str:
         """Return why integers are identifiers; empty if they are not.

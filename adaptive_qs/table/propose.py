@@ -26,7 +26,7 @@ from adaptive_qs.table.generated import LONGEST_PATTERN, LONGEST_VALUE, is_numbe
 from adaptive_qs.table.profile import INFINITE, PERSONS, THINGS, Profile
 from adaptive_qs.table.read import Source, check_alike, open_source
 from adaptive_qs.table.schema import Schema
-from adaptive_qs.table.spellings import split_name
+from adaptive_qs.table.spellings import durations_spelled, split_name
 from adaptive_qs.table.text import NUMBER, Dialect
 
 
@@ -60,8 +60,7 @@ def draft_column(name: str, profile: Profile) -> Draft:
             notes.append("whole numbers, although some are written with an exponent")
     if profile.sentinel:
         notes.append("a number below 0, or far from all others, probably means a missing value")
-    form = profile.spelling.fields
-    if form:
+    if form := profile.spelling.fields:
         said = " and ".join(f'"{key}" "{sign}"' for key, sign in form.items())
         notes.append(f"text, read as numbers with {said}. Check that they are numbers")
     coded = re.fullmatch(KINDS, (split_name(name) or [""])[-1]) and "ordered" in draft.content
@@ -200,7 +199,9 @@ def _written_as_identifiers(profile: Profile, values: Sequence[str]) -> str:
     if 2 * len(values) > profile.filled:
         return ""
     if not profile.numeric:
-        pattern = "" if profile.dated or profile.truth else key_pattern(values)
+        weeks = all(re.match("[12][0-9]{3}-?W[0-9]{2}", value) for value in values)
+        times = profile.dated or weeks or durations_spelled(values)
+        pattern = "" if times or profile.truth else key_pattern(values)
         return f", written as {pattern}" if re.search(r"\{(\}|[^}]*[9fF])", pattern) else ""
     low, high = int(profile.low), int(profile.high)
     if not (profile.integers and low > 0) or (bins.YEARS[0] <= low and high <= bins.YEARS[1]):
@@ -225,9 +226,7 @@ FROM_DICTIONARY = "from the data dictionary"
 
 def _list_topics(column: ColumnBase) -> list[Topic]:
     """Return the questions about a column, without those that a dictionary answers."""
-    if FROM_DICTIONARY not in column.why:
-        return [*column.topics]
-    return [topic for topic in column.topics if topic == "limits"]
+    return [t for t in column.topics if t == "limits" or FROM_DICTIONARY not in column.why]
 
 
 EQUAL_LIMITS, WIDER_LIMITS = "limits occur in the rows", "limits wider than the rows"
@@ -263,10 +262,9 @@ def find_encoding(table: Any) -> str | None:
 
         likely = ("cp1252", "cp1250", "cp1251", "utf_16", "latin_1", "shift_jis", "gb18030")
         best = from_bytes(start[: 1 << 20], cp_isolation=[*likely]).best()
-        if best is None:
-            return None
-        western = start.decode("cp1252", "replace") == start.decode(best.encoding, "replace")
-        return "cp1252" if western else best.encoding
+        if best is not None:
+            western = start.decode("cp1252", "replace") == start.decode(best.encoding, "replace")
+            return "cp1252" if western else best.encoding
     return None
 
 

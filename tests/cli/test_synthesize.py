@@ -151,7 +151,7 @@ FAILURES = {
     "interrupt": (entry.Stopped(2), 130, "stopped before the end"),
     "signal": (entry.Stopped(15), 143, "stopped before the end"),
     "bug": (RuntimeError(CANARY), 1, "internal error (RuntimeError"),
-    "input": (InputError("o.csv: cannot be written"), 1, "o.csv: cannot be written"),
+    "input": (InputError("o.csv: no space left. Free some."), 1, "space left. Free some; "),
 }
 PLACES = {
     "drawing": ((Release, "draw"), "the budget is spent; the release is in r.zip: sample a table"),

@@ -294,11 +294,14 @@ def every_code_has_a_label(schema, cells, folder):
 
 
 def missing_cells_have_their_code(schema, cells, folder):
-    """Null and every marker, in text and among objects; without a marker null is refused."""
+    """Null and every marker, in text and among objects; without a marker null is unknown."""
     (column,) = schema.columns
     if not column.missing:
         assert column.missing_code is None
-        assert_refused(schema, None)
+        if column.other_code is None:
+            assert_refused(schema, None)
+        else:
+            assert codes_of(schema, [None, "", float("nan")]) == [column.other_code] * 3
         return
     assert column.missing_code == column.size - 1
     meant = [None, *column.missing, f" {column.missing[0]}\t"]

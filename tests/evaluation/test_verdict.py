@@ -21,6 +21,7 @@ from adaptive_qs.evaluation.tables import OddRow, TablePair
 from adaptive_qs.table.coded import CodedTable
 
 from .made import made_evaluation, made_schema, marginals_finding, queries, tables, utility
+from .scenarios import compared, people
 
 
 def same_tables(**changes):
@@ -189,6 +190,15 @@ def test_the_steps_repair_the_most_broken_rules_first():
     for error, start in ((0.0025, "Use the table for the requ"), (0.012, "Do not use the table")):
         facts = {"queries": QueryError((part(error),)), "utility": utility(synthetic=0.9)}
         assert same_tables(**facts).verdict.sentences[-1].said.startswith(start)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 36, 37])
+def test_means_of_few_rows_have_no_grade(rows):
+    """3 √(1/3000 + 1/rows) is half a standard deviation at 36 rows."""
+    evaluation = compared(people(2, rows))
+    words = {evaluation.findings[n].word for n in ("values", "group_means", "correlations")}
+    assert (words == {"too few rows"}, "too few rows" in words) == ((rows < 37,) * 2)
+    assert rows > 2 or evaluation.verdict.overall.word == "no grade"
 
 
 @pytest.mark.parametrize("rows", [1, 2, 8, 40, 400])

@@ -152,7 +152,7 @@ def test_what_was_learnt_elsewhere_is_said_to_be():
         f for f in list_facts([], SCHEMA, TABLES) if f.columns == ("b",) and f.kind == "values"
     )
     assert fact.basis == "post-processing"
-    assert "under another budget" in fact.fact
+    assert "under another budget, as the schema states" in fact.fact
     assert "largest value and where the bins lie" in fact.fact
     assert "(the smallest value declared public)" in fact.fact
 

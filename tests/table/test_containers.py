@@ -134,6 +134,19 @@ def test_a_cell_is_read_by_itself(tmp_path, ending):
         assert read_table(path, schema).columns[0].tolist() == [code]
 
 
+def test_no_value_is_an_unknown_one_in_every_container(tmp_path):
+    """Of a column with a catch-all and no missing marker, blank cells of CSV as null elsewhere."""
+    columns = [ONE["columns"][0], ONE["columns"][1] | {"catch_all": "else"}]
+    schema = Schema.parse({"version": 1, "columns": columns})
+    rows = [[1, "a"], [2, None], [3, "b"], [4, "c"]]
+    frame = pd.DataFrame(rows, columns=["x", "y"])
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    frame.to_parquet(tmp_path / "t.parquet")
+    made = in_each(tmp_path, ["x", "y"], rows)
+    for table in (frame, tmp_path / "t.csv", tmp_path / "t.parquet", *made):
+        assert read_table(table, schema).columns[1].tolist() == [0, 2, 1, 2]
+
+
 def write_mixed(path, rows):
     path.unlink(missing_ok=True)
     if path.suffix == ".xlsx":

@@ -789,7 +789,7 @@ def test_a_column_that_tells_whose_a_row_is_is_pointed_out():
 
 
 def test_repeated_cells_that_are_written_as_identifiers_are_asked_about():
-    """Of whatever name; not amounts, measures, codes, dates and keys."""
+    """Of whatever name; not amounts, measures, codes, dates, weeks, durations and keys."""
     rng = np.random.default_rng(3)
     who, n = rng.integers(0, 1_200, 6_000), 6_000
     table = pd.DataFrame({
@@ -799,7 +799,8 @@ def test_repeated_cells_that_are_written_as_identifiers_are_asked_about():
         "height": rng.normal(1_500, 90, n).astype(int), "minute": rng.integers(0, 1_440, n),
         "plz": [f"{k:05}" for k in who], "land": rng.choice([*map("".join, product("ABCDE",
         repeat=3))], n), "made": pd.Timestamp("2020-01-01") + pd.to_timedelta(who, "D"),
-        "key": np.arange(n),
+        "key": np.arange(n), "took": [f"PT{100 + k}S" for k in who],
+        "week": [f"{2000 + k // 52}-W{k % 52 + 1:02}" for k in who],
     })  # fmt: skip
     schema = propose(table)
     assert sorted(open_topics(schema)["person"]) == ["Mitglied", "card", "holder"]

@@ -119,8 +119,8 @@ class ColumnBase(Reviewed):
 
     Its codes are 0 .. num_values-1 for the declared values or bins, then one code for unknown
     values if the column has a catch-all of its own, then one code for missing values if it declares
-    missing markers. Null cells of a typed table (Parquet, data frames) count as missing exactly
-    when at least one marker is declared; an empty CSV cell is the marker "".
+    missing markers. Null cells of a typed table (Parquet, data frames) count as missing if at least
+    one marker is declared, else as unknown; an empty CSV cell is the marker "".
 
     A type of columns gives ``type`` a literal and writes the abstract members: ``num_values``,
     ``declares``, ``read``, ``draw`` and ``value_labels``. The last three handle declared values
@@ -169,7 +169,7 @@ class ColumnBase(Reviewed):
 
     @property
     def other_code(self) -> int | None:
-        """Code of nonblank cells that are no declared value; None if they are refused."""
+        """Code of cells that are no declared value; None if they are refused."""
         counted = getattr(self, "outside", "") == "missing"
         return self.missing_code if counted else self.catch_all_code
 
@@ -344,10 +344,9 @@ class ColumnBase(Reviewed):
         plain = self.plain(values)
         codes = self.read(plain)
         empty = cells.from_arrow(values.is_null())
-        blank = empty | cells.is_marker(values, ("",))
-        codes[(codes < 0) & blank] = EMPTY
+        codes[(codes < 0) & (empty | cells.is_marker(values, ("",)))] = EMPTY
         if self.other_code is not None:
-            codes[(codes < 0) & ~empty] = self.other_code
+            codes[codes < 0] = self.other_code
         if self.missing_code is not None:
             codes[empty | cells.is_marker(values, self.missing)] = self.missing_code
             if self.numeric:

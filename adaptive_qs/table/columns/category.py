@@ -368,6 +368,5 @@ class BooleanColumn(base.ColumnBase):
         like = next(iter(by_word.values()))
         case = str.upper if like.isupper() else str.title if like.istitle() else str
         words = [by_word.get(word, case(word)) for word in ("false", "true")]
-        if words != ["false", "true"]:
-            return base.Draft({"type": "boolean", "words": words})
-        return base.Draft({"type": "boolean"})
+        spelled = {} if words == ["false", "true"] else {"words": words}
+        return base.Draft({"type": "boolean", **spelled})
