@@ -179,7 +179,7 @@ def check_forecast(forecast: Forecast, limits: Limits) -> None:
     left = limits.max_memory_bytes * (1 - ROWS_SHARE)
     if forecast.memory_bytes <= left:
         return
-    remedy = f"ask for less than {forecast.largest_set:,} queries about one set of attributes"
+    remedy = f"use fewer than {forecast.largest_set:,} queries about one set of columns"
     if 2 * forecast.strategy_bytes > forecast.memory_bytes:
         remedy = "use --mechanism residualplanner, or declare coarser bins"
     raise ResourceExceeded(

@@ -438,7 +438,7 @@ class CorrelationsCheck(Check):
         moved = [f"{combination(c.names)} ({signed(c.true_by_ranks)}, now "
                  f"{signed(c.synthetic_by_ranks)})" for c in facts if c.changed]  # fmt: skip
         pairs = counted(len(facts), "pair")
-        text = f"The correlations of {pairs} of numbers are kept."
+        text = f"The rank correlations of {pairs} of numbers are kept."
         if moved:
             text = f"Rank correlations that changed, {len(moved):,} of {pairs} of numbers: "
             text += f"{checks.named(moved)}."

@@ -321,15 +321,15 @@ def _number_modes(
 
 
 def match_parts(desired: Array, counted: Array, parts: Sequence[Sequence[int]]) -> Array:
-    """Scale positive counts until their marginals over some axes are nearly those of others.
+    """Scale counts until their marginals over some axes are nearly those of others.
 
     They keep their interactions, except those that ``parts``, the axes of each marginal, contain
     (iterative proportional fitting, Deming and Stephan 1940).
     """
     for part in (*parts, *parts):
         beyond = tuple(axis for axis in range(desired.ndim) if axis not in part)
-        sums = (array.sum(axis=beyond, keepdims=True) for array in (counted, desired))
-        desired = desired * np.divide(*sums)
+        most, own = (array.sum(axis=beyond, keepdims=True) for array in (counted, desired))
+        desired = desired * np.divide(most, own, out=np.zeros_like(most), where=own > 0)
     return desired
 
 

@@ -17,11 +17,12 @@ from adaptive_qs.table.spellings import split_name, swapped
 
 QUESTIONS: dict[Topic, str] = {
     "publish": "May every column be published? Name those that must come back empty.",
-    "person": "Has a person several rows? Name the column of persons: all rows of a person are then"
-    " protected, not one, and it does not come back. None: -",
+    "person": "Can a person have several rows? Name the column of persons: all rows of a person are"
+    " then protected, not one, and it does not come back. None: -",
     "missing": "Do these cells mean a missing value? Name the columns where they are values.",
     "values": "May these lists of values be known? Name the columns to learn with noise instead.",
-    "limits": "May these limits and the bins inside be known? Name public limits: age=0..120.",
+    "limits": "May these limits and the bins inside be known? Name public limits: age=0..120."
+    " Cells beyond them count as the nearest limit.",
     "order": "Do these values have an order? Name the columns without one.",
     "format": "Is the day before the month? Name the columns where the month comes first.",
     "rule": "Must each rule hold for every possible row? Give the numbers of those that need not.",
@@ -95,8 +96,8 @@ def answer(schema: Schema, topic: Topic, text: str) -> Schema:
             raise InputError(f"{name!r} is the {of[1]} of {of[0]!r}. Name {of[0]!r}.")
         if name not in known and name != "-":
             raise InputError(
-                f"{name!r} is none of {join_first(known, 10)}. Type the names again, those with "
-                "commas in backticks."
+                f"{name!r} is none of {join_first(known, 10)}. Type the answer again, with "
+                "backticks around names that have commas."
             )
     if len(names) > (1 if topic == "person" or "-" in names else len(set(names))):
         raise InputError(f"{text!r} has too many names. Type each once, one person, or only -.")

@@ -58,9 +58,7 @@ class _Drawn:
         self._size = len(first)
         self._place = np.arange(len(first))
         self._amounts = self._find_amounts(first)
-        self.home = np.arange(
-            len(first)
-        )  # the row of the table that each row has its own parts from
+        self.home = np.arange(len(first))  # where each row has its own parts from
         self.number = len(first)
 
     def _bins(self, codes: NDArray[np.int64]) -> tuple[NDArray, NDArray]:
@@ -282,15 +280,17 @@ class _Repair:
         return rows
 
     def _attempt(self, change: Any, broken: Any, rows: Indices, copies: int) -> Indices:
-        """Change copies of rows, keep the first of each that meets the rules; return rows left."""
+        """Change copies of rows, keep the first that meets the rules or the last; return others."""
         every = np.tile(rows, copies)
         drawn = {name: drawn.take(every) for name, drawn in self._drawn.items()}
         trial, places = _Repair(drawn, self._ruleset, self._rng), np.arange(len(every))
         change(trial, places)
         met = np.setdiff1d(places, broken(trial, places))
         fixed, first = np.unique(met % len(rows), return_index=True)
+        chosen = places[-len(rows) :]  # changes that lead nowhere yet are where the next ones begin
+        chosen[fixed] = met[first]
         for name, own in self._drawn.items():
-            own.accept(rows[fixed], drawn[name], met[first])
+            own.accept(rows, drawn[name], chosen)
         return np.delete(rows, fixed)
 
     def _start_over(self, rows: Indices) -> Indices:

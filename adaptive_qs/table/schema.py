@@ -442,10 +442,8 @@ SET_MEMBER = "tables.json"
 def read_content(path: str | Path, max_memory: int | str | None) -> Any:
     """Return the parsed JSON of a schema file, or of the schema in a release bundle."""
     if is_table_file(path):
-        raise SchemaError(
-            f"{path}: is a table, not a schema: "
-            f"{shlex.join(['adaptive-qs', 'schema', 'init', str(path)])} proposes one"
-        )
+        init = shlex.join(["adaptive-qs", "schema", "init", str(path)])
+        raise SchemaError(f"{path} is a table, not a schema. To propose one, run {init}.")
     is_bundle = False
     with contextlib.suppress(OSError, ValueError):  # read_json explains them
         is_bundle = zipfile.is_zipfile(path)

@@ -221,11 +221,11 @@ def mostly_spelled(values: Sequence[str]) -> str:
     """Return that nearly all values are numbers or dates, and what to do; else ""."""
     most = 0.9 * len(values)
     if sum(bool(re.fullmatch(NUMBER, value)) for value in values) >= most:
-        return "numbers, but for a few cells: correct them, or leave them empty"
+        return "numbers, except a few cells: correct or clear these to use the column"
     ways = {way for value in values[:: len(values) // 20 + 1] for way in formats_like(value)}
     for way in ways:
         if sum(read_moment(value, way, wall_clock=True) is not None for value in values) >= most:
-            return "dates, but for a few cells: correct them, or leave them empty"
+            return "dates, except a few cells: correct or clear these to use the column"
     some = values[:: len(values) // 20 + 1]
     iso = (re.match("[0-9]{4}-?[0-9]", v) and read_moment(v, None, True) is not None for v in some)
     if len(some) > 4 and all(found or formats_like(value) for found, value in zip(iso, some)):

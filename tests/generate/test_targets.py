@@ -437,6 +437,8 @@ def test_dependences_that_are_noise_are_not_followed_and_clear_ones_are(seed):
     off = [np.abs(each - alone).sum() for each in (unclear, raw)]
     assert off[0] == pytest.approx(parts[1] * off[1], abs=1e-6)
     assert unclear.sum(axis=0) == pytest.approx(raw.sum(axis=0))
+    raw[0] = 0.0  # a code without rows
+    assert followed(targets[2, 3], raw, np.ones_like(raw))[0].tolist() == [0.0] * raw.shape[1]
 
 
 def test_targets_that_nothing_measured_are_followed():

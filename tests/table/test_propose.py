@@ -362,7 +362,7 @@ LEFT_OUT |= {
 }  # fmt: skip
 LEFT_OUT |= {
     f"dates but for {text}": (
-        [text, *DAYS[1:].strftime("%d.%m.%Y")], "dates, but for a few cells", ""
+        [text, *DAYS[1:].strftime("%d.%m.%Y")], "dates, except a few cells", ""
     )
     for text in ("31.02.2020", "2020")
 }  # fmt: skip
@@ -371,7 +371,7 @@ LEFT_OUT |= {
     "SEQN": (83_000 + np.sort(RNG.choice(8 * N, N, replace=False)), "an identifier", ""),
     "long": ([10**17 + i % 7 for i in range(N)], "an identifier: integers of more", ""),
     "numbers but for a text": (
-        ["about 5", *map(str, AMOUNTS[1:])], "numbers, but for a few cells", ""
+        ["about 5", *map(str, AMOUNTS[1:])], "numbers, except a few cells", ""
     ),
 }  # fmt: skip
 

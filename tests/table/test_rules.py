@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import operator as op
-from itertools import product
+from itertools import pairwise, product
 
 import numpy as np
 import pandas as pd
@@ -273,6 +273,18 @@ def test_every_row_that_is_decoded_meets_all_rules(rules):
             plain = [None if v is None or v != v else v for v in row]
             assert holds(*plain), (text, plain)
     read_table(table, SCHEMA)  # every value is a declared one
+
+
+def test_rules_that_take_several_changes_of_a_row_can_be_met():
+    """Each column is brought to its place after the others: one change of a row does not do."""
+    edges = [0, 25, 50, 75, 100]
+    columns = [{"name": name, "type": "numeric", "edges": edges} for name in "abcdef"]
+    rules = [f"{one} <= {next_}" for one, next_ in pairwise("abcdef")]
+    schema = Schema.parse({"version": 1, "columns": columns, "rules": rules})
+    coded = CodedTable.from_codes(schema.domain(), [np.full(ROWS, 1) for _ in columns])
+    rows = decode(coded, schema, np.random.default_rng(1)).to_pandas()
+    assert (np.diff(rows.to_numpy(), axis=1) >= 0).all()
+    assert len(rows.drop_duplicates()) > ROWS / 2
 
 
 def test_times_are_added_and_subtracted_in_their_units():

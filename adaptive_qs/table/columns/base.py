@@ -55,7 +55,7 @@ EMPTY, UNREADABLE, OUTSIDE = -1, -2, -3
 MISSING = "(missing)"
 """Label of missing values, in more brackets if a declared value has it."""
 
-TO_BE_LEARNT = "bins or values to be learnt"
+TO_BE_LEARNT = "to be learnt with noise"
 """Summary of a column without codes."""
 
 
