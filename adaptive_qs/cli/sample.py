@@ -132,7 +132,8 @@ def marginals(release: ReleaseFile, *, options: MarginalsOptions) -> None:
     seed, threads = chosen_seed(options.seed), plan_workers(options.workers)
     loaded = Release.load(release, options.max_memory)
     _warn_of_loaded(release, loaded)
-    named = [columns] if columns in loaded.workload.domain.names else split_names(columns)
+    known = columns in loaded.workload.domain.names
+    named = [columns] if known else split_names(columns) or [columns]
     with io.progress_bars() as clock:
         if options.fitted:
             (found,) = loaded.fitted_marginals([named], seed, threads, clock)

@@ -213,6 +213,7 @@ def as_given(
     """
     columns = domain.columns(clique)
     own = tuple(axis for axis, i in enumerate(columns) if i not in given)
+    counts = np.maximum(counts, 0.0, dtype=np.float64)  # means are off by rounding
     regardless = counts.sum(
         axis=tuple(axis for axis in range(len(clique)) if axis not in own), keepdims=True
     )

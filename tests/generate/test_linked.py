@@ -119,3 +119,5 @@ def test_a_marginal_as_given_keeps_its_conditionals():
     np.testing.assert_allclose(found.sum(axis=1), [2, 0, 1])
     np.testing.assert_allclose(found[2], counts[2] / counts[2].sum(), rtol=1e-6)
     np.testing.assert_allclose(as_given(counts, (0, 2), (), given, DOMAIN).sum(), 3)
+    counts = np.where(np.arange(4) == 1, -4e-7, 0.0) + np.zeros((3, 4))
+    assert not as_given(counts.astype(np.float32), (0, 2), (0,), given, DOMAIN).any()

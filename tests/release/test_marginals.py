@@ -193,6 +193,7 @@ def test_the_command_replaces_nothing_and_takes_a_release_only(bundle, capsys):
         ([*command, "o.csv"], "already exists"),
         ([*command, "r.zip"], "r.zip"),
         (["marginals", "r.zip", "--columns", "a,q", "--out", "p.csv"], "'q' is not in the schema"),
+        (["marginals", "r.zip", "--columns", ",", "--out", "p.csv"], "',' is not in the schema"),
         (["marginals", "o.csv", "--columns", "a", "--out", "p.csv"], "o.csv is not a release"),
     ):
         assert main(arguments) == 2
