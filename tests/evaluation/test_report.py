@@ -60,7 +60,8 @@ def test_hostile_names_are_escaped_and_whole_in_one_place(page):
 
 def test_the_promise_of_the_release_stands_at_the_top_with_what_it_leaves_out():
     schema = made_schema()
-    release = Synthesizer(rho=1.0, workload=2).fit(made_table(500), schema=schema).release_
+    run = Synthesizer(rho=1.0, workload=2, insecure_seed=1)
+    release = run.fit(made_table(500), schema=schema).release_
     page, statement = (shown(schema, given) for given in (release, release.manifest))
     assert "at δ = 1e-09 for one row" in page
     assert page == statement
