@@ -166,6 +166,7 @@ def check_command(words: list[str]) -> None:
     allowed |= {LEDGER} & set(ledgers)
     allowed |= (changed - before.keys()) & set(_values(words, {"--anchor"}))
     if code == 0:
+        allowed |= {words[2]} if words[:2] == ["schema", "check"] and "--ask" in words else set()
         allowed |= outputs | {n for n in changed - before.keys() if n.startswith(tuple(outputs))}
     assert changed <= allowed, (code, changed, err.getvalue())
     if code:

@@ -627,7 +627,6 @@ BLOCKS = {
     "adaptive_qs.table.formats.BLOCK_BYTES": ((61, 200), "Synthesizer.fit", ("CSV",)),
     "adaptive_qs.table.formats.BATCH_ROWS": ((1, 2, 3), "Synthesizer.fit", ("Parquet",)),
     "adaptive_qs.privacy.counts.BLOCK_VALUES": ((1, 2, 3), "answer", ("frame",)),
-    "adaptive_qs.learn.gather._BLOCK": ((1, 2, 3), "answer", ("frame",)),
     "adaptive_qs.learn.gather._WAITING_ROWS": ((1, 3), "answer", ("CSV",)),
     "adaptive_qs.answering.measure.BATCH_ROWS": ((1, 2, 3), "answer", ("CSV",)),
 }
