@@ -155,7 +155,7 @@ def with_clear_parts(
     for _ in range(20):
         parts = share * odds / (share * odds + 1 - share)
         share = (parts.sum() + 1) / (parts.size + 2)
-    kept = np.where(parts < 0.99, parts ** (1 - share), 1.0)  # steps of clear ones are faster
+    kept = np.where(parts < 0.99, parts ** max(1 - share / (1 - share), 0), 1.0)
     found = dict(zip(measured, kept.tolist()))
     return {c: replace(each, clear=found.get(c, 1.0)) for c, each in targets.items()}
 
