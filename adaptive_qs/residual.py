@@ -394,7 +394,7 @@ def measured_variance(model: ReferenceModel, clique: Clique) -> Array:
             else axis_variances(domain, position, held.get(column), len(tau) == 1)
             for position, column in zip(clique, columns)
         ]
-        added = _product(factors)
+        added = math.prod(np.ix_(*factors), start=np.ones([1] * len(factors)))
         if not tau:
             # Single columns divide the number of rows equally among codes, others among groups.
             more = [
@@ -420,10 +420,6 @@ def _codes_in(domain: Domain, position: int) -> Array:
     """Return the number of codes in each group of a level: (groups,), or (1,) at the codes."""
     (code,) = domain.columns((position,))
     return np.ones(1) if code == position else domain.groups(code, position).sizes.astype(float)
-
-
-def _product(factors: Sequence[Array]) -> Array:
-    return math.prod(np.ix_(*factors), start=np.ones([1] * len(factors)))
 
 
 def expected_l1(model: ReferenceModel, clique: Clique, total: float) -> float:

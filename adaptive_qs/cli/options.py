@@ -208,14 +208,14 @@ def naming_queries(family: str | None) -> Iterator[None]:
 
 
 def with_sidecar(table: Path | None) -> list[Path]:
-    """Return a table and its sidecar; nothing for None."""
+    """Return the paths of a table and its sidecar, or no path if there is no table."""
     from adaptive_qs.release.bundle import manifest_path
 
     return [] if table is None else [table, manifest_path(table)]
 
 
 def check_table(path: Path, force: bool) -> None:
-    """Refuse a path at which no table, or no sidecar of one, can or may be written."""
+    """Raise InputError if a table or its sidecar cannot be written, or would replace a file."""
     from adaptive_qs.table.write import check_table_path
 
     check_table_path(path)

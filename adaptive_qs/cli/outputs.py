@@ -93,7 +93,7 @@ class Outputs:
 
     @property
     def files(self) -> list[Path]:
-        """The files that are written, with sidecars."""
+        """Paths of all output files: tables, their sidecars and the release."""
         from adaptive_qs.release.bundle import manifest_path
 
         found = [file for path in self.tables.values() for file in with_sidecar(path)]
@@ -181,7 +181,7 @@ class Outputs:
     def _stating(
         self, release: ReleaseSet, names: Sequence[str], replacing: bool
     ) -> Iterator[Callable[..., None]]:
-        """Surround the writing of a file: yield what writes its sidecars at the end."""
+        """Yield a function that writes the sidecars of a file, to be called when it is whole."""
         from adaptive_qs.privacy.events import Transcript
         from adaptive_qs.release.bundle import with_manifest
 

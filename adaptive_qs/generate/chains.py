@@ -67,7 +67,8 @@ class Chains:
         pairs: moves of pairs of attributes that have to change together.
         blocks: moves of larger sets of such attributes.
         shared: the steps by which weights of blocks move.
-        shares: of the modes of blocks, which each step restores; None for a part of the rows.
+        shares: of the modes of blocks, which each step restores; None if rows are only a part of
+            the table, such as those that meet a condition.
     """
 
     model: LogLinearModel
@@ -416,10 +417,8 @@ def begin_chains(
     apart = [
         z for z in left if len(z.clique) > 1 and not any(select_inside([z], c) for c in carriers)
     ]
-    linked = [
-        replace(t, counts=followed(t, t.counts, np.ones_like(t.counts)))
-        for t in targets if not t.parts
-    ]  # fmt: skip
+    plain = [target for target in targets if not target.parts]
+    linked = [replace(t, counts=followed(t, t.counts, np.ones_like(t.counts))) for t in plain]
     linked += (independent_target(zero, counts) for zero in apart)
     masks = build_masks(left, domain, [*carriers, *(zero.clique for zero in left)])
     tree = dependence_tree(domain, linked, counts, given, carried, shapes, masks)

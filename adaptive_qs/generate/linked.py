@@ -47,9 +47,8 @@ from adaptive_qs.generate.targets import (
     denoise_model,
     filled_pairs,
     find_misfit,
-    make_fit_target,
+    make_fit_targets,
     single_targets,
-    with_clear_parts,
 )
 from adaptive_qs.generate.zeros import Zeros, allowed_cells, clear_forbidden
 from adaptive_qs.machine import PhaseProgress, StepProgress
@@ -152,9 +151,7 @@ def _fit(
     singles = [clear_forbidden(target, zeros, domain) for target in single_targets(residuals)]
     denoised, tied = denoise_model(residuals, singles), {i for zero in zeros for i in zero.clique}
     cells = {c: allowed_cells(zeros, domain, c) for c in cliques}
-    every = {c: make_fit_target(denoised, c, allowed) for c, allowed in cells.items()}
-    unruled = [c for c, allowed in cells.items() if allowed is None and c not in filled]
-    plain = [*with_clear_parts(denoised, every, unruled).values()]
+    plain = [*make_fit_targets(denoised, cells, [c for c in cliques if c not in filled]).values()]
     shaping = [target for target in plain if target.clique not in filled]
     shapes = find_shapes(domain, shaping, singles, given)
     misfit = find_misfit(denoised, residuals.copula, shaping)

@@ -127,13 +127,12 @@ class CarriedAttributes:
 
 
 class Spans(NamedTuple):
-    """Where the values with weight lie in tables with zeros, as kernels read them.
+    """Ranges of an attribute's values outside of which zeros leave no weight.
 
-    Attributes:
-        start: (attributes + 1,) the first span table of each attribute.
-        offset, other, stride: of span tables, as in :class:`~adaptive_qs.cliques.Adjacency`; the
-            attribute itself is no axis.
-        ends: the first value with weight, and the value behind the last, given the others.
+    A span table has one for each combination of the other attributes of a clique with zeros.
+    ``start``, of shape (attributes + 1,), is the first span table of each attribute. ``offset``,
+    ``other`` and ``stride`` lead from a row to its range (:class:`~adaptive_qs.cliques.Adjacency`).
+    ``ends``, of shape (ranges, 2), has the first value of each range and the one after its last.
     """
 
     start: Integers

@@ -38,7 +38,7 @@ misfit beyond their noise, in squares of this noise."""
 def completed_pairs(
     model: ReferenceModel, measured: Iterable[Clique], requested: Iterable[Clique]
 ) -> Iterator[Target]:
-    """Yield a target without noise for each requested pair, predicted from the measured pairs.
+    """Predict the requested pairs by a model of low rank, and yield their targets, without noise.
 
     Measured pairs that are held out test the model; if it fails, no pair has a target. Measured
     pairs shrink towards their prediction (James and Stein 1961). Besides what is measured, the

@@ -42,9 +42,8 @@ from adaptive_qs.generate.targets import (
     denoise_model,
     filled_pairs,
     find_misfit,
-    make_fit_target,
+    make_fit_targets,
     single_targets,
-    with_clear_parts,
 )
 from adaptive_qs.generate.zeros import Guard, Zeros, allowed_cells, clear_forbidden, ruled_model
 from adaptive_qs.machine import PhaseProgress, StepProgress, njit, over_items
@@ -173,8 +172,7 @@ def fit_model(
     singles = [clear_forbidden(target, zeros, domain) for target in single_targets(residuals)]
     denoised = denoise_model(residuals, singles)
     cells = {c: allowed_cells(zeros, domain, c) for c in (*cliques, *joint)}
-    every = {c: make_fit_target(denoised, c, allowed) for c, allowed in cells.items()}
-    every = with_clear_parts(denoised, every, [c for c in weighed if cells[c] is None])
+    every = make_fit_targets(denoised, cells, weighed)
     misfit = find_misfit(denoised, residuals.copula, [every[c] for c in joint])
     every |= {c: every[c].times(ratio, misfit) for c, ratio in filled.items()}
     every |= {c: replace(every[c], parts=parts) for c, parts in refined.items()}

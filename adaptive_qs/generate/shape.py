@@ -209,10 +209,12 @@ def shape_pair(
     domain: Domain,
     shapes: Shapes,
 ) -> Array:
-    """Divide the counts of groups of a pair among their codes, along the order of the codes.
+    """Estimate a pair at its codes from counts of groups of codes, and return the counts.
 
-    ``table`` has noise of standard deviation ``noise_std`` in each cell (rows) at these ``levels``.
-    Attributes without ``shapes`` are divided as in ``singles``, the counts of each attribute.
+    Inside groups of ordered attributes (``shapes``) the estimate continues the dependence between
+    neighbouring groups. Inside others, codes have the proportions of ``singles``, the counts of
+    each attribute. ``levels`` are those of the groups in ``table``, and the noise in its cells
+    has standard deviation ``noise_std`` (rows).
     """
     columns = domain.columns(levels)
     flat = domain.repeated(table, levels, columns)

@@ -214,7 +214,7 @@ class Component:
         return np.unique(occurs, axis=0, return_inverse=True)[1].ravel()[classes]
 
     def modes_of(self, axis: int) -> Integers | None:
-        """Return the mode of each value, 0 if zeros forbid it; None if any has several modes."""
+        """Return the mode of each value, 0 for forbidden ones; None if a value has several."""
         if self.patterns is None:
             return None
         pairs = np.unique(np.column_stack([self.patterns[:, axis], self.modes]), axis=0)
@@ -321,10 +321,10 @@ def _number_modes(
 
 
 def match_parts(desired: Array, counted: Array, parts: Sequence[Sequence[int]]) -> Array:
-    """Scale counts until their marginals over some axes are nearly those of others.
+    """Scale the desired counts until their marginals over ``parts`` are nearly as counted.
 
-    They keep their interactions, except those that ``parts``, the axes of each marginal, contain
-    (iterative proportional fitting, Deming and Stephan 1940).
+    Interactions that no part contains stay (iterative proportional fitting, Deming and Stephan
+    1940).
     """
     for part in (*parts, *parts):
         beyond = tuple(axis for axis in range(desired.ndim) if axis not in part)
@@ -334,7 +334,10 @@ def match_parts(desired: Array, counted: Array, parts: Sequence[Sequence[int]]) 
 
 
 def followed(target: Target, desired: Array, counted: Array) -> Array:
-    """Return the counts that weights follow, without what they leave open or is not clear."""
+    """Return the desired counts, with what the weights of a target do not follow as counted.
+
+    That is the part of its dependence that is not clear, and marginals that it leaves to others.
+    """
     if target.clear < 1:
         known = match_parts(counted, desired, [(axis,) for axis in range(desired.ndim)])
         desired = target.clear * desired + (1 - target.clear) * known
@@ -379,11 +382,10 @@ class SharedSteps:
 
 
 class ModeShares:
-    """The shares of the rows in the modes of blocks.
+    """The shares of the rows that belong in each mode of a block, by its single columns.
 
-    Moves lead few rows from mode to mode: these would follow the weights many steps later, when the
-    weights have gone too far. So each step ends with the shares that single columns have, and the
-    weights follow what the moves of one step change.
+    Few rows move from mode to mode in a step, so that weights go too far before the rows follow.
+    Therefore each step ends by restoring these shares.
     """
 
     def __init__(self, blocks: Iterable[Component], counts: Sequence[Array]) -> None:
@@ -396,7 +398,7 @@ class ModeShares:
                 self._blocks.append((*next(iter(known.items())), np.mean(shares, axis=0)))
 
     def restore(self, rows: Rows, rng: np.random.Generator) -> None:
-        """Replace random rows of modes with too many by copies from modes with fewer, in place."""
+        """Replace rows of modes that have too many by copies of rows of other modes, in place."""
         for attribute, modes, shares in self._blocks:
             own = modes[rows[:, attribute]]
             found = [rng.permutation(np.flatnonzero(own == mode)) for mode in range(shares.size)]

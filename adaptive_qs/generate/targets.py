@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, reduce
 from itertools import combinations
@@ -70,8 +70,9 @@ class Trend:
 class Target:
     """A marginal to match: non-negative counts that sum to the number of rows, shaped like it.
 
-    ``noise_std`` is the standard deviation of the noise in one cell (rows). Weights follow only
-    what its marginals leave open that have the axes of one of ``parts``, and the ``clear`` part.
+    ``noise_std`` is the standard deviation of the noise in one cell (rows). ``parts`` are axes of
+    marginals that the weights do not follow. ``clear`` is the share, from 0 to 1, of the dependence
+    of its attributes that they follow.
     """
 
     clique: Clique
@@ -141,12 +142,20 @@ def make_fit_target(
     return replace(target, trend=find_trend(model, clique, target.counts, target.noise_std))
 
 
-def with_clear_parts(
-    model: ReferenceModel, targets: Mapping[Clique, Target], measured: Collection[Clique]
+def make_fit_targets(
+    model: ReferenceModel,
+    allowed: Mapping[Clique, NDArray[np.bool_] | None],
+    measured: Iterable[Clique],
 ) -> dict[Clique, Target]:
-    """Return targets with the part of each measured one that is followed (docs/proofs.md, 7)."""
-    odds, share, total = np.zeros(len(measured)), 0.5, max(model.total, 1.0)
-    for k, clique in enumerate(measured):
+    """Return the target of each clique, whose cells are all allowed if it maps to None.
+
+    ``clear`` is estimated for the measured cliques with all cells allowed, and 1 for the others
+    (docs/proofs.md, section 7).
+    """
+    targets = {clique: make_fit_target(model, clique, cells) for clique, cells in allowed.items()}
+    judged = [clique for clique in measured if allowed[clique] is None]
+    odds, share, total = np.zeros(len(judged)), 0.5, max(model.total, 1.0)
+    for k, clique in enumerate(judged):
         alone = total * reduce(np.multiply.outer, map(model.shares, clique))
         counts = targets[clique].counts
         change, noise = counts - alone, marginal_std(model, clique, least=2) ** 2
@@ -156,8 +165,8 @@ def with_clear_parts(
         parts = share * odds / (share * odds + 1 - share)
         share = (parts.sum() + 1) / (parts.size + 2)
     kept = np.where(parts < 0.99, parts ** max(1 - share / (1 - share), 0), 1.0)
-    found = dict(zip(measured, kept.tolist()))
-    return {c: replace(each, clear=found.get(c, 1.0)) for c, each in targets.items()}
+    parted = {c: replace(targets[c], clear=part) for c, part in zip(judged, kept.tolist())}
+    return targets | parted
 
 
 def find_trend(model: ReferenceModel, clique: Clique, counts: Array, std: float) -> Trend | None:

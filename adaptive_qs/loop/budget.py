@@ -104,9 +104,10 @@ def selection_rho(
 
 @dataclass(frozen=True)
 class RoundPlan:
-    """What is public before a choice: gains, which candidates are offered (one or more), and ρ.
+    """The public parameters of a choice.
 
-    ``declinable`` says whether the choice can be to measure nothing.
+    ``gains`` is what measuring each candidate is expected to gain, ``offered`` which of them can be
+    chosen, ``selecting`` ρ of the choice, ``declinable`` whether measuring nothing can be chosen.
     """
 
     gains: offers.Gains
@@ -126,10 +127,11 @@ class RoundPlan:
 
     @property
     def nothing(self) -> float:
-        """How many sensitivities below 0 the score for measuring nothing is.
+        """Distance of the score for measuring nothing below 0, in sensitivities; ∞ if not offered.
 
-        So nothing is chosen with a probability of 1 / RARELY at most if any candidate is worth it:
-        the exponential mechanism prefers a score that is d sensitivities lower with exp(−εd/2).
+        A candidate that is worth its price has a score of 0 or more. The exponential mechanism
+        chooses a score that is d sensitivities lower exp(εd/2) times less often. So nothing is
+        chosen with a probability of at most 1 / RARELY if any candidate is worth its price.
         """
         return 2 / self.epsilon * math.log(offers.RARELY) if self.declinable else math.inf
 
@@ -250,7 +252,7 @@ class LoopBudget:
         return candidates.plan_known(spare)
 
     def spend(self, plan: RoundPlan, row: int | None, candidates: Candidates) -> RoundBudget:
-        """Spend on a choice and on measuring it; lower the price if it is to measure nothing.
+        """Spend on a choice, and on measuring candidate ``row``; None is to measure nothing.
 
         The measurement gets all of the budget if less than as much would be left for a later round.
         """

@@ -228,7 +228,8 @@ class _PrivateWorld:
         rescored = self._errors.refresh(model, thresholds, plan.offered)
         scores = self._errors.scores(plan.least_error, plan.offered, plan.nothing)
         chosen = self._mechanisms.select(scores, plan.epsilon)
-        return [*np.flatnonzero(plan.offered).tolist(), None][chosen], rescored
+        offered = np.flatnonzero(plan.offered)  # nothing comes after them
+        return int(offered[chosen]) if chosen < offered.size else None, rescored
 
     def measure(self, precisions: Precisions) -> list[Measured]:
         return measure_marginals(self._table, self._mechanisms, self._estimates, precisions)

@@ -231,11 +231,8 @@ class BarChart:
         )
 
     def _y(self, value: float) -> str:
-        return _short(HEIGHT * (1 - min(max(value / self.top, 0.0), 1.0)))
-
-
-def _short(number: float) -> str:
-    return f"{number:.1f}".removesuffix(".0")
+        y = HEIGHT * (1 - min(max(value / self.top, 0.0), 1.0))
+        return f"{y:.1f}".removesuffix(".0")
 
 
 # Progress of a run, in notebooks and terminals.

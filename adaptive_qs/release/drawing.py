@@ -97,12 +97,12 @@ def warn_of_contradictions(found: Sequence[Contradiction], table: str = "table")
 
 @dataclass(frozen=True, eq=False)
 class SampleRequest:
-    """Rows that meet a condition.
+    """A request for rows that meet a condition.
 
     Attributes:
-        text: the condition as it was given.
-        where: the condition.
-        boxes: the possible boxes of codes that it leaves.
+        text: the condition as the caller wrote it.
+        where: the parsed condition.
+        boxes: the boxes of codes in which rows can meet it.
     """
 
     text: str
@@ -113,9 +113,9 @@ class SampleRequest:
     def of(
         cls, text: str, schema: Schema, ruled: Sequence[tuple[tuple[str, ...], Mask]] = ()
     ) -> SampleRequest:
-        """Return the request of a condition.
+        """Parse a condition.
 
-        ``ruled`` are columns, and which of their cells the rules of the schema leave. Raise
+        ``ruled`` has sets of columns, each with the cells that the schema's rules allow. Raise
         InputError if the condition is wrong, leaves no row, or has more than ``MOST_BOXES`` parts.
         """
         from adaptive_qs.generate.linked import MOST_BOXES

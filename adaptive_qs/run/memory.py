@@ -97,14 +97,10 @@ class _Candidates:
     def bytes(self, kept_cells: int) -> int:
         """Memory besides the process and the rows, if some cells of counts are kept."""
         return (
-            self.closure * _clique_bytes(self.attributes)
+            self.closure * (CLIQUE_BYTES + self.attributes)
             + self.largest_cells * SCORING_THREADS * SCORED_CELL_BYTES
             + min(self.cells, kept_cells) * KEPT_CELL_BYTES
         )
-
-
-def _clique_bytes(attributes: int) -> int:
-    return CLIQUE_BYTES + attributes
 
 
 def scored_bytes(workload: Workload, kept_cells: int = MOST_KEPT_CELLS) -> tuple[int, int, int]:
@@ -151,7 +147,7 @@ def keep_what_fits(
     try:
         plan_memory(kept, num_rows, max_memory_bytes)
     except ResourceExceeded:
-        each = _clique_bytes(len(domain))
+        each = CLIQUE_BYTES + len(domain)
         spare = max_memory_bytes - _table_bytes(domain, num_rows)
         spare -= (1 + len(domain)) * each + KEPT_CELLS * KEPT_CELL_BYTES
         fitting = min(ceilings.candidates, spare // 2 // each)

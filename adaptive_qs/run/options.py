@@ -187,10 +187,6 @@ def _choice(known: Any) -> Callable[[str, Any], str]:
     return lambda name, value: arguments.check_choice(name, value, known)
 
 
-def _share(name: str, value: Any) -> float:
-    return learning_share(value)
-
-
 def check_public_rows(name: str, value: Any) -> int | None:
     """Return a public number of rows."""
     from adaptive_qs.privacy.budget import check_public_rows
@@ -247,7 +243,7 @@ class BudgetOptions(UnitOptions, PromiseOptions):
 
     learning_share: Annotated[float, Option(
         "Part of the budget for the bins and values that the schema leaves open.", "P", BUDGET,
-        check=_share)] = arguments.DEFAULT_SHARE  # fmt: skip
+        check=lambda _, value: learning_share(value))] = arguments.DEFAULT_SHARE  # fmt: skip
 
     @property
     def budgeted(self) -> bool:

@@ -140,7 +140,7 @@ def as_numbers(values: pa.Array) -> tuple[NDArray[np.float64], Mask]:
 
 
 def without_dust(numbers: NDArray[np.float64], decimals: int) -> NDArray[np.float64]:
-    """Round numbers that differ from so many decimals by binary rounding alone, as 0.1 + 0.2."""
+    """Round numbers such as 0.1 + 0.2, which binary rounding alone keeps from these decimals."""
     with np.errstate(over="ignore", invalid="ignore"):
         near = np.rint(numbers * 10.0**decimals) / 10.0**decimals
         most = np.minimum(1e-9 * np.abs(numbers), 1e-3 * 10.0**-decimals)

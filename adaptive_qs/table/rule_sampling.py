@@ -223,6 +223,9 @@ def check_values(ruleset: Ruleset) -> None:
             raise SchemaError(f"no row was found that meets the rules {several}: remove one")
 
 
+Change = Callable[["_Repair", Indices], Any]
+
+
 class _Repair:
     """Changes rows until they meet the rules on some columns, on which no other rule depends."""
 
@@ -261,7 +264,7 @@ class _Repair:
         enough = len(rows) - 1 if one else 0
         most = len(self._parts)
         exchanges = [partial(_Repair._exchange, most=each) for each in (0, 1, most) if most]
-        stages: tuple[tuple[Any, int, bool], ...] = (
+        stages: tuple[tuple[Change, int, bool], ...] = (
             *((change, 30, True) for change in exchanges),
             (_Repair._draw, 30, True),
             (_Repair._solve, 30, True),
@@ -279,8 +282,11 @@ class _Repair:
                 left -= copies
         return rows
 
-    def _attempt(self, change: Any, broken: Any, rows: Indices, copies: int) -> Indices:
-        """Change copies of rows, keep the first that meets the rules or the last; return others."""
+    def _attempt(self, change: Change, broken: Change, rows: Indices, copies: int) -> Indices:
+        """Change copies of each row, take the first that is not broken; return the other rows.
+
+        These become their last copies.
+        """
         every = np.tile(rows, copies)
         drawn = {name: drawn.take(every) for name, drawn in self._drawn.items()}
         trial, places = _Repair(drawn, self._ruleset, self._rng), np.arange(len(every))

@@ -27,13 +27,13 @@ from adaptive_qs.generate.targets import (
     denoise_model,
     effective_codes,
     make_fit_target,
+    make_fit_targets,
     make_target,
     positive_shares,
     posterior_means,
     project_distribution,
     project_to_simplex,
     single_targets,
-    with_clear_parts,
 )
 from adaptive_qs.residual import ReferenceModel, decompose, uniform_reference, variance_weight
 
@@ -421,8 +421,7 @@ def _clear_of(strengths, noise_std, seed=0, sizes=(6, 5)):
         table[np.arange(2), np.arange(2)] += strength * total / 2
         table += rng.normal(scale=noise_std, size=sizes)
         found.update(clique, decompose(table, clique, clique), noise_std**-2)
-    every = {clique: make_fit_target(found, clique, None) for clique in cliques}
-    targets = with_clear_parts(found, every, cliques)
+    targets = make_fit_targets(found, dict.fromkeys(cliques), cliques)
     return targets, [targets[clique].clear for clique in cliques]
 
 
@@ -444,8 +443,7 @@ def test_dependences_that_are_noise_are_not_followed_and_clear_ones_are(seed):
 def test_targets_that_nothing_measured_are_followed():
     domain = domain_of(3, 3)
     model = ReferenceModel(domain, uniform_reference(domain))
-    every = {(0, 1): make_fit_target(model, (0, 1), None)}
-    assert with_clear_parts(model, every, ())[0, 1].clear == 1
+    assert make_fit_targets(model, {(0, 1): None}, ())[0, 1].clear == 1
 
 
 @pytest.mark.slow
